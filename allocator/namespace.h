@@ -1,0 +1,35 @@
+// A namespace: the scope in which equal tokens mean equal KV (DESIGN sections 1 and 4, SEC-02, SEC-03).
+// Every field is typed and length-prefixed before hashing, so no two different sets of fields meet.
+// Threads: none. Cost: one SHA-256 over the encoded fields.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "allocator/base/token.h"
+
+namespace kv {
+
+// Views: valid for the call only. `tenant` comes from the connection, never from a message.
+struct NamespaceFields {
+  std::string_view weights;           // digest or name + revision of the weights
+  std::string_view model_config;      // RoPE parameters and regime, compute dtype, ...
+  std::string_view adapter;           // empty: none
+  std::string_view adapter_revision;
+  std::string_view tenant;            // tenant or trust domain
+  std::string_view salt;
+  std::uint32_t block_tokens = 16;    // part of the identity only when it is no multiple of 16
+};
+
+inline constexpr std::size_t kNamespaceFieldBytesMax = 4096;  // each field
+
+// Canonical bytes: "cachesvc-namespace-v1", then for every field its type tag (1 byte), its length
+// (8 bytes, little endian) and its bytes, in the order of the struct; then, when block_tokens is no
+// multiple of 16, tag 7 and block_tokens as 4 bytes with length 4.
+[[nodiscard]] std::vector<std::byte> encode(const NamespaceFields& fields);
+
+// state_0 of the namespace's block keys: SHA-256 of encode(fields).
+[[nodiscard]] Digest namespace_digest(const NamespaceFields& fields);
+
+}  // namespace kv

@@ -1,0 +1,122 @@
+// PrefixTree: a radix tree over blocks, one root per namespace. Topology and tokens only.
+//
+// A node is a run of blocks with consecutive BlockIds, so its tokens lie in one stretch of the token
+// array and a match is a few memcmp. A node has at most run_blocks_max blocks; a longer path is a
+// chain of nodes. Inserting below the last block of a childless node extends the run in place while
+// the next id is free; inserting below an inner block splits the run: the tail keeps its NodeId (and
+// so its children), the head gets a new one. A match never changes anything.
+//
+// Invariants: a child's first block differs from its siblings' (in tokens); no node is empty; parent,
+// child and sibling links agree; depth(child) = depth(parent) + blocks of the parent.
+// Owner: PrefixCache. Threads: none. No recursion. Memory is sized at construction.
+// Cost: match O(tokens compared + nodes passed); insert O(1), with a split O(run_blocks_max).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "allocator/base/ids.h"
+#include "allocator/base/result.h"
+#include "allocator/base/token.h"
+#include "allocator/flat_map.h"
+
+namespace kv {
+
+class PrefixTree {
+ public:
+  struct Options {
+    std::uint32_t block_tokens = 16;
+    std::uint32_t block_capacity = 0;      // blocks of all namespaces together
+    std::uint32_t root_capacity = 64;
+    std::uint32_t run_blocks_max = 128;
+    std::uint64_t hash_seed = 0;           // secret in a service: keeps child look-up unpredictable
+  };
+  // Blocks first, first + 1, ... first + count - 1, each the child of the one before.
+  struct Run {
+    BlockId first;
+    std::uint32_t count = 0;
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+  // What an insert did to the topology, for those who keep per-node facts beside the tree.
+  struct Inserted {
+    BlockId block;
+    NodeId split_head;  // set when a node was split: the new node with the blocks in front ...
+    NodeId split_tail;  // ... and the old one, which keeps its id and its children
+  };
+
+  explicit PrefixTree(const Options& options);
+
+  // The namespace's root, made on first sight. fails: exhausted (root_capacity).
+  [[nodiscard]] Result<RootId> open_root(const Digest& namespace_digest);
+  [[nodiscard]] RootId find_root(const Digest& namespace_digest) const;  // none() when unknown
+  [[nodiscard]] const Digest& namespace_digest(RootId root) const;
+  [[nodiscard]] std::uint32_t root_count() const;
+
+  // Appends to `path` the runs of the longest known path of whole blocks of `tokens`, from the root.
+  // Returns its number of blocks. Exact: compares every token. Const.
+  std::uint32_t match(RootId root, std::span<const Token> tokens, std::vector<Run>& path) const;
+
+  // Adds one block below `parent` (none(): at the root). requires: tokens.size() == block_tokens;
+  // no such child exists. `expected_more`: how many blocks the caller means to add below this one,
+  // so that room for a run is chosen. fails: exhausted (block_capacity); nothing changed then.
+  [[nodiscard]] Result<Inserted> insert(RootId root, BlockId parent, std::span<const Token> tokens,
+                                        std::uint32_t expected_more);
+  // The child of `parent` (none(): of the root) with exactly these tokens, or none().
+  [[nodiscard]] BlockId find_child(RootId root, BlockId parent, std::span<const Token> tokens) const;
+  // requires: the block has no child.
+  void remove(BlockId block);
+
+  [[nodiscard]] bool contains(BlockId block) const;
+  [[nodiscard]] BlockId parent(BlockId block) const;  // none() at the root
+  [[nodiscard]] bool has_child(BlockId block) const;
+  [[nodiscard]] std::uint32_t depth(BlockId block) const;  // index in its sequence: 0 is the first
+  [[nodiscard]] RootId root(BlockId block) const;
+  [[nodiscard]] std::span<const Token> tokens(BlockId block) const;
+
+  // Nodes, for those who keep per-node facts and for listings.
+  [[nodiscard]] NodeId node(BlockId block) const;
+  [[nodiscard]] Run run(NodeId node) const;
+  [[nodiscard]] NodeId parent_node(NodeId node) const;    // none() at the root
+  [[nodiscard]] NodeId first_root_child(RootId root) const;
+  [[nodiscard]] NodeId first_child(NodeId node) const;    // children hang below the run's last block
+  [[nodiscard]] NodeId next_sibling(NodeId node) const;
+  [[nodiscard]] std::uint32_t child_count(NodeId node) const;
+  [[nodiscard]] std::uint32_t node_capacity() const;      // NodeId.value < node_capacity()
+
+  [[nodiscard]] std::uint32_t block_tokens() const { return options_.block_tokens; }
+  [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
+  [[nodiscard]] std::uint32_t node_count() const { return node_count_; }
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] std::uint64_t bytes() const;  // memory held, tokens included
+
+ private:
+  struct Node {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;        // 0: the node is free
+    std::uint32_t depth = 0;
+    std::uint32_t root = 0;
+    std::uint32_t parent = 0;
+    std::uint32_t first_child = 0;
+    std::uint32_t next_sibling = 0;
+    std::uint32_t previous_sibling = 0;
+    std::uint32_t child_count = 0;
+  };
+  struct Root {
+    Digest digest;
+    std::uint32_t first_child = 0;
+    std::uint32_t child_count = 0;
+  };
+  // private helpers and the run allocator are the implementation's choice
+
+  Options options_;
+  std::vector<Root> roots_;
+  std::vector<Node> nodes_;
+  std::vector<Token> tokens_;             // block_tokens a block, by BlockId
+  std::vector<std::uint32_t> node_of_;    // by BlockId; kNone: the block is free
+  FlatMap children_;                      // (parent or root, first block's tokens) -> node
+  std::uint32_t block_count_ = 0;
+  std::uint32_t node_count_ = 0;
+};
+
+}  // namespace kv

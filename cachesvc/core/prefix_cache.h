@@ -1,0 +1,118 @@
+// PrefixCache: the prefix tree, its block records, the block pools of every tier and the eviction
+// order, kept consistent with each other. What is known, where its copies are, what may go.
+//
+// Copies: in tier t and group g a block has a copy or not; within a tier copies are prefix-closed (the
+// parent of a block with a copy has one, or the block is at the root), except below a quarantined
+// copy. A block without any copy but with descendants is a hole; one without either leaves the tree.
+// Pins: a pin on a block covers it and all its ancestors; covered blocks lose no copy in any tier.
+// Evictable in (t, g): a block with a copy, not covered, none of whose children has a copy in (t, g),
+// and no transfer reads or writes that copy (transfers pin the block they read or fill).
+// Eviction order of a tier: blocks with a copy in a lower tier first, then the unsaved; each least
+// recently used first (LruPolicy).
+//
+// Owner: the Engine. Threads: none. No allocation after construction, but in `path` arguments that grow.
+// Cost: match O(tokens); insert, add_copy, drop_copy, victim O(1) or O(log n); pin and unpin O(blocks
+// whose cover changes); touch O(path).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "allocator/base/ids.h"
+#include "allocator/base/result.h"
+#include "allocator/base/token.h"
+#include "allocator/block_pool.h"
+#include "allocator/block_records.h"
+#include "allocator/kv_layout.h"
+#include "allocator/prefix_tree.h"
+#include "tiering/policies/lru.h"
+
+namespace kv::core {
+
+class PrefixCache {
+ public:
+  struct Options {
+    KvLayout layout;
+    // Slots of every tier, equal for each group of the layout; a tier with 0 slots is off.
+    std::array<std::uint32_t, BlockRecords::kSlotTiers> slot_count{};
+    std::uint32_t root_capacity = 64;
+    std::uint32_t hole_capacity = 1024;  // blocks without a copy that may be kept
+    std::uint64_t hash_seed = 0;
+  };
+  // requires: validate(layout) passed.
+  explicit PrefixCache(const Options& options);
+
+  // --- namespaces
+  [[nodiscard]] Result<RootId> open_root(const Digest& namespace_digest) {
+    return tree_.open_root(namespace_digest);
+  }
+
+  // --- match: const, pins nothing.
+  struct Match {
+    std::uint32_t known_blocks = 0;  // longest path in the tree, holes included
+    std::uint32_t hit_blocks = 0;    // leading blocks of it with a copy of every group in some tier
+    std::array<std::uint32_t, kTierCount> hit_blocks_by_tier{};  // of the hit, by fastest copy
+  };
+  // Considers at most floor((tokens - 1) / B) blocks: one token is always computed. Appends one
+  // BlockId for every known block to `path`.
+  Match match(RootId root, std::span<const Token> tokens, std::vector<BlockId>& path) const;
+
+  // --- insert: a child of `parent` (none(): the root) with these B tokens. Returns the one that
+  // exists, or makes it, without a copy and with one pin, which the caller gives back by unpin. An
+  // existing one is pinned too. fails: exhausted (too many blocks), nothing changed then.
+  [[nodiscard]] Result<BlockId> insert_pinned(RootId root, BlockId parent,
+                                              std::span<const Token> tokens, const Digest& key,
+                                              std::uint32_t expected_more);
+
+  // --- slots. take: free -> held. fails: exhausted (free one with evict first).
+  [[nodiscard]] Result<SlotId> take_slot(Tier tier, GroupId group);
+  void release_slot(Tier tier, GroupId group, SlotId slot);   // held -> free
+  [[nodiscard]] BlockPool& pool(Tier tier, GroupId group);
+  [[nodiscard]] const BlockPool& pool(Tier tier, GroupId group) const;
+
+  // --- copies
+  // The held slot becomes the block's copy. requires: it has none there.
+  void add_copy(BlockId block, GroupId group, Tier tier, SlotId slot);
+  // The copy is dropped and its slot freed. requires: it has one; evictable, or `quarantine` (wrong
+  // bytes: allowed at any time the caller knows nobody reads it). May make a hole or remove blocks
+  // (this one and holes above it that lost their last descendant).
+  void drop_copy(BlockId block, GroupId group, Tier tier);
+  [[nodiscard]] bool has_copy(BlockId block, Tier tier) const;        // of every group
+  [[nodiscard]] bool has_any_copy(BlockId block) const;               // of every group, in some tier
+  [[nodiscard]] bool has_lower_copy(BlockId block, Tier tier) const;  // in a tier below
+  [[nodiscard]] Tier fastest_tier(BlockId block) const;               // requires: has_any_copy
+
+  // --- eviction
+  // The block whose copies in this tier go next, or none() when nothing is evictable.
+  [[nodiscard]] BlockId victim(Tier tier) const;
+  [[nodiscard]] std::uint32_t evictable(Tier tier, GroupId group) const;  // exact: cached - covered
+
+  // --- pins
+  void pin(BlockId block);
+  void unpin(BlockId block);  // requires: pinned. Removes the block when it has no copy and no child.
+  [[nodiscard]] bool is_covered(BlockId block) const;
+
+  // The path from the root to `deepest` was used: its blocks become the most recently used.
+  void touch(BlockId deepest);
+
+  [[nodiscard]] const PrefixTree& tree() const { return tree_; }
+  [[nodiscard]] BlockRecords& records() { return records_; }
+  [[nodiscard]] const BlockRecords& records() const { return records_; }
+  [[nodiscard]] const KvLayout& layout() const { return options_.layout; }
+  // The block with this key, or none(): for recovery and the disk's parents.
+  [[nodiscard]] BlockId find_key(const Digest& key) const;
+  [[nodiscard]] std::uint32_t hole_count() const;
+  [[nodiscard]] std::uint32_t covered_count(Tier tier, GroupId group) const;
+  [[nodiscard]] std::uint64_t metadata_bytes() const;
+
+ private:
+  Options options_;
+  PrefixTree tree_;
+  BlockRecords records_;
+  std::uint64_t use_ = 0;  // the use counter
+  // pools, policies, per-node counters: the implementation's choice
+};
+
+}  // namespace kv::core

@@ -1,0 +1,32 @@
+// LruPolicy: which evictable block of one tier goes next: the least recently used; ties deeper first,
+// then the smaller id. An intrusive structure over block ids: it stores keys, never blocks.
+// The caller inserts only blocks that may go (leaf in the tier, unpinned) and takes them out when that
+// ends. With prefixes touched as wholes this is exactly leaf-first LRU.
+// Owner: PrefixCache, one a tier and saved-state. Threads: none. Memory is sized at construction.
+// Cost: insert with the newest key and remove of any: O(1); insert with an older key and pop: O(log m)
+// in the number m of blocks that came in with an older key (parents left behind by their children).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "allocator/base/ids.h"
+
+namespace kv {
+
+class LruPolicy {
+ public:
+  explicit LruPolicy(std::uint32_t block_capacity);
+
+  // requires: not contained. `last_use` of the engine's use counter; `depth` of the block.
+  void insert(BlockId block, std::uint64_t last_use, std::uint32_t depth);
+  void remove(BlockId block);                    // requires: contained
+  [[nodiscard]] bool contains(BlockId block) const;
+  [[nodiscard]] BlockId victim() const;          // none() when empty; stays contained
+  [[nodiscard]] std::uint32_t size() const;
+
+ private:
+  // implementation's choice (see Cost)
+};
+
+}  // namespace kv
