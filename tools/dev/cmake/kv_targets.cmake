@@ -8,13 +8,13 @@
 # HEADERS go into a header file set, so that all_verify_interface_header_sets compiles each alone.
 
 # layer -> the layers that it may depend on (and itself).
-set(KV_EDGES_base)
+set(KV_EDGES_base "")
 set(KV_EDGES_allocator base)
 set(KV_EDGES_tiering base allocator)
 set(KV_EDGES_stores base allocator)
 set(KV_EDGES_kernels_api base)
 set(KV_EDGES_kernels base allocator kernels_api)
-set(KV_EDGES_schemas)
+set(KV_EDGES_schemas "")
 set(KV_EDGES_core base allocator tiering)
 set(KV_EDGES_wire base allocator core schemas)
 set(KV_EDGES_shell base allocator core wire schemas stores kernels_api)
