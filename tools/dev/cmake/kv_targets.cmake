@@ -77,7 +77,8 @@ function(kv_program)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPENDS} ${ARG_EXTERNAL})
 endfunction()
 
-# A GoogleTest program; each of its tests is one ctest test.
+# A GoogleTest program; each of its tests is one ctest test. LABELS: `threaded` (several threads or
+# processes: also run under the thread sanitizer), `release_only` (too slow under a sanitizer).
 #   kv_test(NAME block_pool_test SOURCES block_pool_test.cc DEPENDS kv_allocator [TIMEOUT 60])
 function(kv_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPENDS;EXTERNAL;LABELS" ${ARGN})
@@ -90,6 +91,32 @@ function(kv_test)
     KV_SOURCE_DIR="${CMAKE_SOURCE_DIR}" KV_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${ARG_NAME} TEST_PREFIX "${ARG_NAME}." DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if("threaded" IN_LIST ARG_LABELS)
+    add_dependencies(kv_threaded_tests ${ARG_NAME})
+  endif()
+endfunction()
+
+# The programs of tests labelled `threaded`: what the thread sanitizer runs.
+add_custom_target(kv_threaded_tests)
+# The fuzz targets (preset fuzz).
+add_custom_target(kv_fuzz_targets)
+
+# A libFuzzer target with a smoke run in ctest; CORPUS names a folder of seed inputs.
+#   kv_fuzz(NAME wire_decode_fuzz DEPENDS kv_wire CORPUS corpus/wire_decode)
+function(kv_fuzz)
+  cmake_parse_arguments(ARG "" "NAME;CORPUS" "DEPENDS" ${ARGN})
+  kv_program(NAME ${ARG_NAME} LAYER tests SOURCES ${ARG_NAME}.cc DEPENDS ${ARG_DEPENDS})
+  target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer)
+  add_dependencies(kv_fuzz_targets ${ARG_NAME})
+  # New inputs go to a folder of the build; the seeds in the tree are only read.
+  set(found ${CMAKE_CURRENT_BINARY_DIR}/${ARG_NAME}.found)
+  file(MAKE_DIRECTORY ${found})
+  if(ARG_CORPUS)
+    set(seeds ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_CORPUS})
+  endif()
+  add_test(NAME fuzz.${ARG_NAME}
+    COMMAND ${ARG_NAME} -runs=20000 -max_total_time=20 -seed=1 ${found} ${seeds})
+  set_tests_properties(fuzz.${ARG_NAME} PROPERTIES LABELS fuzz TIMEOUT 120)
 endfunction()
 
 # Adds those of the named subfolders that exist, in this order (dependencies first).
