@@ -1,9 +1,10 @@
-// BlobStore: bytes of blocks by slot, with an index that survives a crash. The Engine decides which slot
-// holds which block; a store moves bytes, keeps the index and checks what it reads.
+// BlobStore: bytes of blocks by slot, with an index that survives a crash. The Engine decides which
+// slot holds which block; a store moves bytes, keeps the index and checks what it reads.
 //
-// Order that every store keeps: payload first, then the index entry; an erased entry is gone before its
-// slot is written again. A read checks key, generation and checksum, and says `corrupt` when one differs.
-// Owner: the transfer executor. Threads: one caller at a time (the disk worker), but where said.
+// Order that every store keeps: payload first, then the index entry; an erased entry is gone before
+// its slot is written again. A read checks key, generation and checksum, and says `corrupt` when
+// one differs. Owner: the transfer executor. Threads: one caller at a time (the disk worker), but
+// where said.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ namespace kv {
 // Everything that the index keeps of a copy.
 struct BlobIdentity {
   Digest key;
-  Digest parent_key;         // the namespace's digest at depth 0
+  Digest parent_key;  // the namespace's digest at depth 0
   Digest namespace_digest;
   std::uint32_t depth = 0;
   GroupId group;
@@ -35,7 +36,7 @@ struct BlobWrite {
   std::span<const std::byte> payload;  // exactly the group's block bytes
 };
 struct BlobRead {
-  BlobIdentity identity;      // expected: key, depth, group, slot, generation, checksum
+  BlobIdentity identity;  // expected: key, depth, group, slot, generation, checksum
   std::span<std::byte> payload;
 };
 struct BlobErase {
@@ -55,9 +56,9 @@ class BlobStore {
   BlobStore& operator=(BlobStore&&) = delete;
   virtual ~BlobStore() = default;
 
-  // One error code a blob, ok when it is stored or read and verified: ok, corrupt (bytes or identity
-  // differ), unavailable (io error), exhausted (no space). A failed write leaves no index entry.
-  // Payloads of a batch are in flight together.
+  // One error code a blob, ok when it is stored or read and verified: ok, corrupt (bytes or
+  // identity differ), unavailable (io error), exhausted (no space). A failed write leaves no index
+  // entry. Payloads of a batch are in flight together.
   virtual void write(std::span<const BlobWrite> blobs, std::span<ErrorCode> outcomes) = 0;
   virtual void read(std::span<const BlobRead> blobs, std::span<ErrorCode> outcomes) = 0;
   virtual void erase(std::span<const BlobErase> blobs) = 0;

@@ -1,5 +1,5 @@
-// CRC32C (Castagnoli, RFC 3720 B.4) of a block's bytes: the checksum of every copy below the device.
-// ISA-L's kernel, 40 GB/s and more. Threads: any.
+// CRC32C (Castagnoli, RFC 3720 B.4) of a block's bytes: the checksum of every copy below the
+// device. ISA-L's kernel, 40 GB/s and more. Threads: any.
 #pragma once
 
 #include <cstddef>

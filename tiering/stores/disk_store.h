@@ -1,12 +1,12 @@
-// DiskStore: the BlobStore on a local disk. Payload in slab files (one size class for each layer group:
-// block bytes rounded up to 4 KiB, slot i at offset i * slot bytes), O_DIRECT through io_uring with a
-// pread/pwrite path where either is refused; the index in RocksDB (DESIGN section 6).
+// DiskStore: the BlobStore on a local disk. Payload in slab files (one size class for each layer
+// group: block bytes rounded up to 4 KiB, slot i at offset i * slot bytes), O_DIRECT through
+// io_uring with a pread/pwrite path where either is refused; the index in RocksDB (DESIGN section
+// 6).
 //
-// Directory: format (layout and store version, written by temp file, flush, rename), lock (flock: one
-// service a directory), slab.<group>.<n>, index/. Foreign files are left alone; temp files of an earlier
-// run are removed and counted.
-// Threads: one caller at a time; counters() from any. Cost: one disk read or write a block; the index
-// entry is about 200 bytes and one WriteBatch a call.
+// Directory: format (layout and store version, written by temp file, flush, rename), lock (flock:
+// one service a directory), slab.<group>.<n>, index/. Foreign files are left alone; temp files of
+// an earlier run are removed and counted. Threads: one caller at a time; counters() from any. Cost:
+// one disk read or write a block; the index entry is about 200 bytes and one WriteBatch a call.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class DiskStore final : public BlobStore {
   enum class Io : std::uint8_t { automatic, io_uring_direct, plain };  // automatic: try, fall back
   struct Options {
     std::string directory;
-    std::uint64_t bytes = 0;          // budget of the payload
+    std::uint64_t bytes = 0;  // budget of the payload
     Io io = Io::automatic;
     std::uint32_t queue_depth = 32;
     std::uint64_t slab_bytes_max = std::uint64_t{16} << 30U;  // a slab file's size

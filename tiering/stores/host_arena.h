@@ -1,8 +1,8 @@
-// HostArena: memory for blocks in a sealed memfd, which other processes can map: the host tier, and the
-// device tier where there is no GPU. Bytes only: no metadata and no lock lives in it.
-// Huge pages where the system has them reserved, else 4 KiB pages (is_huge() tells).
-// Owner: the shell. Threads: the memory may be used from any; who writes where is the Engine's business.
-// Cost: mapping is once; pages are populated at first touch, or at once with `populate`.
+// HostArena: memory for blocks in a sealed memfd, which other processes can map: the host tier, and
+// the device tier where there is no GPU. Bytes only: no metadata and no lock lives in it. Huge
+// pages where the system has them reserved, else 4 KiB pages (is_huge() tells). Owner: the shell.
+// Threads: the memory may be used from any; who writes where is the Engine's business. Cost:
+// mapping is once; pages are populated at first touch, or at once with `populate`.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,20 @@
 #include <span>
 
 #include "allocator/base/result.h"
+#include "tiering/stores/file_descriptor.h"
 
 namespace kv {
 
 class HostArena {
  public:
   struct Options {
-    std::uint64_t bytes = 0;      // rounded up to the page size
-    const char* name = "kv";      // shown in /proc/<pid>/maps
-    bool huge_pages = true;       // try them
+    std::uint64_t bytes = 0;  // rounded up to the page size
+    const char* name = "kv";  // shown in /proc/<pid>/maps
+    bool huge_pages = true;   // try them
     bool populate = false;
   };
-  // Sealed against shrinking and growing. fails: exhausted (no memory), invalid (0 bytes), unavailable.
+  // Sealed against shrinking and growing. fails: exhausted (no memory), invalid (0 bytes),
+  // unavailable.
   [[nodiscard]] static Result<HostArena> make(const Options& options);
 
   HostArena(HostArena&& other) noexcept;
@@ -30,17 +32,21 @@ class HostArena {
   HostArena& operator=(const HostArena&) = delete;
   ~HostArena();
 
-  [[nodiscard]] std::span<std::byte> bytes() const { return {base_, static_cast<std::size_t>(bytes_)}; }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    return {base_, static_cast<std::size_t>(bytes_)};
+  }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   [[nodiscard]] bool is_huge() const { return huge_; }
-  // A descriptor that can only be mapped for reading, for clients that must not write. Caller closes it.
+  // A descriptor that can only be mapped for reading, for clients that must not write. Caller
+  // closes it.
   [[nodiscard]] Result<int> read_only_descriptor() const;
 
  private:
   HostArena() = default;
+  static Result<HostArena> make_with(const Options& options, bool huge);
   std::byte* base_ = nullptr;
   std::uint64_t bytes_ = 0;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
   bool huge_ = false;
 };
 
@@ -55,11 +61,14 @@ class MappedArena {
   MappedArena(const MappedArena&) = delete;
   MappedArena& operator=(const MappedArena&) = delete;
   ~MappedArena();
-  [[nodiscard]] std::span<std::byte> bytes() const { return {base_, static_cast<std::size_t>(bytes_)}; }
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    return {base_, static_cast<std::size_t>(bytes_)};
+  }
 
  private:
   std::byte* base_ = nullptr;
   std::uint64_t bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;  // bytes_ rounded up to the file's page size
 };
 
 }  // namespace kv
