@@ -34,8 +34,8 @@ struct AttachReply {
   bool writable = false;
 };
 
-// fails: too_large (over kAttachPacketBytesMax), invalid (no valid packet, not a request, a kind out
-// of range), unsupported (a body of a later protocol).
+// fails: too_large (over kAttachPacketBytesMax), invalid (no valid packet, not a request, a kind
+// out of range), unsupported (a body of a later protocol).
 [[nodiscard]] Result<AttachRequest> decode_attach_request(std::span<const std::byte> packet);
 [[nodiscard]] std::vector<std::byte> encode_attach_reply(const AttachReply& reply);
 

@@ -1,5 +1,5 @@
-// The wire codec: the only place that sees both FlatBuffers and core values. Everything of it in one
-// include; each part says in its own header who owns it, its threads and its cost.
+// The wire codec: the only place that sees both FlatBuffers and core values. Everything of it in
+// one include; each part says in its own header who owns it, its threads and its cost.
 #pragma once
 
 #include "cachesvc/wire/attach_codec.h"     // attach socket: packets <-> AttachRequest, AttachReply

@@ -17,8 +17,8 @@ using TierCounts = std::array<std::uint64_t, kTierCount>;
 // Exactly one of the two members is set. By tier, the full name is name.tier ("hit_tokens.device").
 struct CounterName {
   std::string_view name;
-  std::uint64_t core::Counters::*value = nullptr;
-  TierCounts core::Counters::*by_tier = nullptr;
+  std::uint64_t core::Counters::* value = nullptr;
+  TierCounts core::Counters::* by_tier = nullptr;
 };
 
 inline constexpr std::array kCounterNames{

@@ -3,8 +3,8 @@
 // Meaning (known ids, order, ranges inside a sequence) is left to the Engine.
 //
 // Owner: the shell's loop, one decoder for all clients. Threads: one caller at a time.
-// Cost: O(items of a Step) + O(1); tokens are not copied unless the frame is misaligned. No allocation
-// after construction, but for AttachPool.
+// Cost: O(items of a Step) + O(1); tokens are not copied unless the frame is misaligned. No
+// allocation after construction, but for AttachPool.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ inline constexpr std::size_t kClientNameBytesMax = 128;
 
 // Who asks. It is only a claim until `secret` was found to be that of `client`.
 struct Envelope {
-  ClientId client;      // none(): the frame is no request at all; nobody can be answered
-  RequestId request;    // none(): no id that could be answered
+  ClientId client;    // none(): the frame is no request at all; nobody can be answered
+  RequestId request;  // none(): no id that could be answered
   Id128 secret;
 };
 

@@ -1,0 +1,278 @@
+#include "cachesvc/wire/request_decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+#include "schemas/request_generated.h"
+
+namespace kv::codec {
+namespace {
+
+// Numbers are read in place.
+static_assert(std::endian::native == std::endian::little);
+static_assert(sizeof(Token) == sizeof(std::uint32_t));
+// The schema's words are the core's words.
+static_assert(static_cast<std::uint8_t>(wire::StepOp::acknowledge) ==
+              static_cast<std::uint8_t>(core::StepOp::acknowledge));
+static_assert(static_cast<std::uint8_t>(wire::StepOp::MAX) == core::kStepOpCount - 1);
+static_assert(static_cast<std::uint8_t>(wire::Tier::remote) ==
+              static_cast<std::uint8_t>(Tier::remote));
+static_assert(static_cast<std::uint8_t>(wire::Tier::MAX) == kTierCount - 1);
+
+constexpr std::size_t kFrameAlignment = 8;  // of the widest scalar in the schemas
+constexpr std::uint32_t kVerifyDepthMax = 16;
+constexpr std::uint32_t kVerifyTablesMax = 4'096;
+
+bool is_aligned(const std::byte* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % kFrameAlignment == 0;
+}
+
+Error invalid(std::string_view reason, std::string_view field) {
+  return Error{ErrorCode::invalid, reason, field};
+}
+
+Error too_large(std::string_view reason, std::string_view field) {
+  return Error{ErrorCode::too_large, reason, field};
+}
+
+// Names are shown to people: nothing that could steer a terminal or break a line.
+bool is_printable(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+Result<SequenceId> sequence_id(std::uint64_t value) {
+  if (SequenceId(value).is_none()) return invalid("reserved value", "sequence");
+  return SequenceId(value);
+}
+
+Result<std::span<const Token>> token_span(const flatbuffers::Vector<std::uint32_t>* tokens) {
+  if (tokens == nullptr) return std::span<const Token>();
+  if (tokens->size() > core::kTokensPerMessageMax) return too_large("too many", "tokens");
+  return std::span<const Token>(tokens->data(), tokens->size());
+}
+
+Result<std::string_view> namespace_field(const flatbuffers::Vector<std::uint8_t>* bytes,
+                                         std::string_view name) {
+  if (bytes == nullptr) return std::string_view();
+  if (bytes->size() > kNamespaceFieldBytesMax) return too_large("too long", name);
+  return std::string_view(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+}
+
+// The tenant is not of the message, and block_tokens is the service's: both stay as they are.
+Result<NamespaceFields> namespace_fields(const wire::Namespace& from) {
+  NamespaceFields fields;
+  KV_TRY(fields.weights, namespace_field(from.weights(), "weights"));
+  KV_TRY(fields.model_config, namespace_field(from.model_config(), "model_config"));
+  KV_TRY(fields.adapter, namespace_field(from.adapter(), "adapter"));
+  KV_TRY(fields.adapter_revision, namespace_field(from.adapter_revision(), "adapter_revision"));
+  KV_TRY(fields.salt, namespace_field(from.salt(), "salt"));
+  return fields;
+}
+
+Result<LayerGroup> layer_group(const wire::LayerGroup& from) {
+  if (from.kind() >= kAttentionKindCount) return invalid("out of range", "kind");
+  if (from.k_dtype() >= kDTypeCount) return invalid("out of range", "k_dtype");
+  if (from.v_dtype() >= kDTypeCount) return invalid("out of range", "v_dtype");
+  return LayerGroup{.kind = static_cast<AttentionKind>(from.kind()),
+                    .layer_count = from.layer_count(),
+                    .kv_head_count = from.kv_head_count(),
+                    .head_dim_k = from.head_dim_k(),
+                    .head_dim_v = from.head_dim_v(),
+                    .k_dtype = static_cast<DType>(from.k_dtype()),
+                    .v_dtype = static_cast<DType>(from.v_dtype()),
+                    .window_tokens = from.window_tokens(),
+                    .sink_tokens = from.sink_tokens()};
+}
+
+Result<core::StepItem> step_item(const wire::StepItem& from, std::uint64_t token_count) {
+  KV_TRY(const SequenceId sequence, sequence_id(from.sequence()));
+  if (from.op() >= core::kStepOpCount) return invalid("out of range", "op");
+  if (std::uint64_t{from.token_offset()} + from.token_count() > token_count) {
+    return invalid("outside of the message's tokens", "token_count");
+  }
+  return core::StepItem{.sequence = sequence,
+                        .op = static_cast<core::StepOp>(from.op()),
+                        .token_offset = from.token_offset(),
+                        .token_count = from.token_count(),
+                        .value = from.value()};
+}
+
+Result<core::InputView> decode_hello(const core::RequestHeader& header, const wire::Hello& body) {
+  std::string_view name;
+  if (body.name() != nullptr) name = std::string_view(body.name()->c_str(), body.name()->size());
+  if (name.size() > kClientNameBytesMax) return too_large("too long", "name");
+  if (!is_printable(name)) return invalid("not printable", "name");
+  return core::InputView(core::Hello{.header = header,
+                                     .protocol_version = body.protocol_version(),
+                                     .name = name,
+                                     .instance = body.instance(),
+                                     .rank = body.rank()});
+}
+
+Result<core::InputView> decode_admit(const core::RequestHeader& header, const wire::Admit& body) {
+  KV_TRY(const SequenceId sequence, sequence_id(body.sequence()));
+  return core::InputView(
+      core::Admit{.header = header, .sequence = sequence, .max_new_tokens = body.max_new_tokens()});
+}
+
+Result<core::InputView> decode_tree(const core::RequestHeader& header, const wire::Tree& body) {
+  if (body.node_limit() > core::kTreeNodesMax) return too_large("over the limit", "node_limit");
+  return core::InputView(core::Tree{.header = header, .node_limit = body.node_limit()});
+}
+
+Result<core::InputView> decode_demote(const core::RequestHeader& header, const wire::Demote& body) {
+  const auto tier = static_cast<std::uint8_t>(body.tier());
+  if (tier >= kTierCount) return invalid("out of range", "tier");
+  return core::InputView(core::Demote{.header = header, .tier = static_cast<Tier>(tier)});
+}
+
+}  // namespace
+
+// The bodies that need memory of the decoder.
+struct RequestDecoder::Body {
+  RequestDecoder& decoder;
+  core::RequestHeader header;
+
+  [[nodiscard]] Result<core::InputView> attach_pool(const wire::AttachPool& body) const;
+  [[nodiscard]] Result<core::InputView> open(const wire::Open& body) const;
+  [[nodiscard]] Result<core::InputView> step(const wire::Step& body) const;
+  [[nodiscard]] Result<core::InputView> lookup(const wire::Lookup& body) const;
+  [[nodiscard]] Result<core::InputView> any(const wire::Request& request) const;
+};
+
+Result<core::InputView> RequestDecoder::Body::attach_pool(const wire::AttachPool& body) const {
+  KvLayout& layout = decoder.layout_;
+  layout.block_tokens = body.layout()->block_tokens();
+  layout.groups.clear();
+  if (const auto* groups = body.layout()->groups(); groups != nullptr) {
+    if (groups->size() > kLayerGroupsMax) return too_large("too many", "groups");
+    for (const wire::LayerGroup* from : *groups) {
+      KV_TRY(const LayerGroup group, layer_group(*from));
+      layout.groups.push_back(group);
+    }
+  }
+  KV_TRY_VOID(validate(layout));
+  return core::InputView(core::AttachPool{.header = header, .layout = &layout});
+}
+
+Result<core::InputView> RequestDecoder::Body::open(const wire::Open& body) const {
+  KV_TRY(const SequenceId sequence, sequence_id(body.sequence()));
+  KV_TRY(const std::span<const Token> tokens, token_span(body.tokens()));
+  const bool first = body.fields() != nullptr;
+  if (first) {
+    KV_TRY(decoder.fields_, namespace_fields(*body.fields()));
+  }
+  return core::InputView(core::Open{.header = header,
+                                    .sequence = sequence,
+                                    .first = first,
+                                    .fields = first ? &decoder.fields_ : nullptr,
+                                    .tokens = tokens,
+                                    .skip_read = body.skip_read(),
+                                    .accept_rewrite = body.accept_rewrite()});
+}
+
+Result<core::InputView> RequestDecoder::Body::step(const wire::Step& body) const {
+  KV_TRY(const std::span<const Token> tokens, token_span(body.tokens()));
+  std::vector<core::StepItem>& items = decoder.items_;
+  items.clear();
+  if (const auto* from = body.items(); from != nullptr) {
+    if (from->size() > core::kStepItemsMax) return too_large("too many", "items");
+    for (std::size_t i = 0; i < from->size(); ++i) {
+      // Copied out: FlatBuffers 2.0.8 does not verify that elements of 8 bytes are aligned.
+      wire::StepItem item;
+      std::memcpy(&item, from->Data() + i * sizeof(item), sizeof(item));
+      KV_TRY(const core::StepItem checked, step_item(item, tokens.size()));
+      items.push_back(checked);
+    }
+  }
+  return core::InputView(core::Step{.header = header,
+                                    .step_seq = body.step_seq(),
+                                    .completed_step = body.completed_step(),
+                                    .items = items,
+                                    .tokens = tokens});
+}
+
+Result<core::InputView> RequestDecoder::Body::lookup(const wire::Lookup& body) const {
+  KV_TRY(const std::span<const Token> tokens, token_span(body.tokens()));
+  KV_TRY(decoder.fields_, namespace_fields(*body.fields()));
+  return core::InputView(
+      core::Lookup{.header = header, .fields = &decoder.fields_, .tokens = tokens});
+}
+
+Result<core::InputView> RequestDecoder::Body::any(const wire::Request& request) const {
+  using wire::RequestBody;
+  const RequestBody type = request.body_type();
+  if (type > RequestBody::MAX) return Error{ErrorCode::unsupported, "unknown request", "body"};
+  // A type may come without its table: the verifier lets that pass.
+  if (type == RequestBody::NONE || request.body() == nullptr) return invalid("missing", "body");
+  switch (type) {
+    case RequestBody::Hello:
+      return decode_hello(header, *request.body_as_Hello());
+    case RequestBody::Heartbeat:
+      return core::InputView(core::Heartbeat{header});
+    case RequestBody::Bye:
+      return core::InputView(core::Bye{header});
+    case RequestBody::AttachPool:
+      return attach_pool(*request.body_as_AttachPool());
+    case RequestBody::Open:
+      return open(*request.body_as_Open());
+    case RequestBody::Admit:
+      return decode_admit(header, *request.body_as_Admit());
+    case RequestBody::Step:
+      return step(*request.body_as_Step());
+    case RequestBody::Lookup:
+      return lookup(*request.body_as_Lookup());
+    case RequestBody::Status:
+      return core::InputView(core::Status{header});
+    case RequestBody::Tree:
+      return decode_tree(header, *request.body_as_Tree());
+    case RequestBody::Demote:
+      return decode_demote(header, *request.body_as_Demote());
+    case RequestBody::Flush:
+      return core::InputView(core::Flush{header});
+    case RequestBody::NONE:
+      break;
+  }
+  return invalid("missing", "body");
+}
+
+RequestDecoder::RequestDecoder()
+    : copy_(std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax)) {
+  items_.reserve(core::kStepItemsMax);
+  layout_.groups.reserve(kLayerGroupsMax);
+}
+
+std::span<const std::byte> RequestDecoder::aligned(std::span<const std::byte> frame) {
+  if (frame.empty() || is_aligned(frame.data())) return frame;
+  std::memcpy(copy_.get(), frame.data(), frame.size());
+  return {copy_.get(), frame.size()};
+}
+
+Result<DecodedRequest> RequestDecoder::decode(std::span<const std::byte> frame) {
+  envelope_ = Envelope{};
+  if (frame.size() > kMessageBytesMax) return too_large("over 1 MiB", "frame");
+  const std::span<const std::byte> bytes = aligned(frame);
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(),
+                                 kVerifyDepthMax, kVerifyTablesMax);
+  if (!wire::VerifyRequestBuffer(verifier)) return invalid("no valid request", "frame");
+
+  const wire::Request& request = *wire::GetRequest(bytes.data());
+  envelope_.client = ClientId(request.client());
+  if (const wire::Id128* secret = request.secret(); secret != nullptr) {
+    envelope_.secret = Id128{secret->a(), secret->b()};
+  }
+  if (envelope_.client.is_none()) return invalid("reserved value", "client");
+  if (request.request() == 0 || RequestId(request.request()).is_none()) {
+    return invalid("reserved value", "request");
+  }
+  envelope_.request = RequestId(request.request());
+  const core::RequestHeader header{.client = envelope_.client,
+                                   .request = envelope_.request,
+                                   .notices_acknowledged = request.notices_acknowledged()};
+  KV_TRY(const core::InputView input, Body{*this, header}.any(request));
+  return DecodedRequest{envelope_, input};
+}
+
+}  // namespace kv::codec
