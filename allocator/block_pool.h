@@ -1,7 +1,7 @@
 // BlockPool: the slots of one tier and layer group. Counts, states and generations; never bytes.
-// A slot is free -> held (by a sequence or a transfer) -> cached -> free, or fenced: a writer that may
-// still be alive can reach it, so it is out of use until unfence.
-// Owner: the engine's prefix cache. Threads: none. Cost: O(1) a slot.
+// A slot is free -> held (by a sequence or a transfer) -> cached -> free, or fenced: a writer that
+// may still be alive can reach it, so it is out of use until unfence. Owner: the engine's prefix
+// cache. Threads: none. Cost: O(1) a slot.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ class BlockPool {
 
   // A free slot becomes held, its generation rises by 1. fails: exhausted. Order: last freed first.
   [[nodiscard]] Result<SlotId> take();
-  // Claims one given slot (recovery of a disk index). fails: exists, when it is not free; not_found.
+  // Claims one given slot (recovery of a disk index). fails: exists, when it is not free;
+  // not_found.
   [[nodiscard]] Result<void> take_exactly(SlotId slot, std::uint32_t generation);
 
-  void set_cached(SlotId slot);   // requires: held
-  void set_held(SlotId slot);     // requires: cached (a copy becomes private again)
-  void release(SlotId slot);      // requires: held or cached; becomes free
-  void fence(SlotId slot);        // requires: held; becomes fenced
-  void unfence(SlotId slot);      // requires: fenced; becomes free
+  void set_cached(SlotId slot);  // requires: held
+  void set_held(SlotId slot);    // requires: cached (a copy becomes private again)
+  void release(SlotId slot);     // requires: held or cached; becomes free
+  void fence(SlotId slot);       // requires: held; becomes fenced
+  void unfence(SlotId slot);     // requires: fenced; becomes free
 
   [[nodiscard]] SlotState state(SlotId slot) const { return states_[slot.value]; }
   [[nodiscard]] std::uint32_t generation(SlotId slot) const { return generations_[slot.value]; }

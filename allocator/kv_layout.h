@@ -1,5 +1,5 @@
-// The geometry of a model's keys and values: layer groups, data types, bytes and strides of a block.
-// A plain value; one KvLayout describes one storage format (DESIGN sections 1 and 6).
+// The geometry of a model's keys and values: layer groups, data types, bytes and strides of a
+// block. A plain value; one KvLayout describes one storage format (DESIGN sections 1 and 6).
 // Threads: none. Cost: O(groups), at most kLayerGroupsMax.
 #pragma once
 
@@ -38,24 +38,26 @@ struct LayerGroup {
   friend bool operator==(const LayerGroup&, const LayerGroup&) = default;
 };
 
-// Within one block of a group (block-first; all layers contiguous; inner order head, token, channel):
+// Within one block of a group (block-first; all layers contiguous; inner order head, token,
+// channel):
 //   layer l: K [kv_head][token][head_dim_k], then V [kv_head][token][head_dim_v]; then layer l + 1.
 struct BlockStrides {
-  std::int64_t block = 0;    // bytes from one slot to the next = block_bytes(group)
-  std::int64_t layer = 0;    // bytes from a layer's K to the next layer's K
-  std::int64_t v_offset = 0; // bytes from a layer's K to its V
+  std::int64_t block = 0;     // bytes from one slot to the next = block_bytes(group)
+  std::int64_t layer = 0;     // bytes from a layer's K to the next layer's K
+  std::int64_t v_offset = 0;  // bytes from a layer's K to its V
   std::int64_t k_head = 0, k_token = 0;
   std::int64_t v_head = 0, v_token = 0;
 };
 
 struct KvLayout {
   std::uint32_t block_tokens = 16;  // B, a power of two
-  std::vector<LayerGroup> groups;
+  std::vector<LayerGroup> groups{};
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };
 
-// fails: invalid, with the field: zero or absurd dimensions, B no power of two or over kBlockTokensMax,
-// a block over 64 MiB, no group or too many; unsupported: a kind other than full (the frame's limit).
+// fails: invalid, with the field: zero or absurd dimensions, B no power of two or over
+// kBlockTokensMax, a block over 64 MiB, no group or too many; unsupported: a kind other than full
+// (the frame's limit).
 [[nodiscard]] Result<void> validate(const KvLayout& layout);
 
 // requires (all of these): validate(layout) passed and the group exists.
@@ -63,7 +65,8 @@ struct KvLayout {
 [[nodiscard]] std::uint64_t block_bytes(const KvLayout& layout, GroupId group);
 [[nodiscard]] BlockStrides block_strides(const KvLayout& layout, GroupId group);
 
-// The first field in which two layouts differ ("block_tokens", "layer_count", ...); empty when equal.
+// The first field in which two layouts differ ("block_tokens", "layer_count", ...); empty when
+// equal.
 [[nodiscard]] std::string_view first_difference(const KvLayout& a, const KvLayout& b);
 
 // Identity of the storage format: SHA-256 of its canonical encoding.

@@ -1,6 +1,6 @@
-// A namespace: the scope in which equal tokens mean equal KV (DESIGN sections 1 and 4, SEC-02, SEC-03).
-// Every field is typed and length-prefixed before hashing, so no two different sets of fields meet.
-// Threads: none. Cost: one SHA-256 over the encoded fields.
+// A namespace: the scope in which equal tokens mean equal KV (DESIGN sections 1 and 4, SEC-02,
+// SEC-03). Every field is typed and length-prefixed before hashing, so no two different sets of
+// fields meet. Threads: none. Cost: one SHA-256 over the encoded fields.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace kv {
 
 // Views: valid for the call only. `tenant` comes from the connection, never from a message.
 struct NamespaceFields {
-  std::string_view weights;           // digest or name + revision of the weights
-  std::string_view model_config;      // RoPE parameters and regime, compute dtype, ...
-  std::string_view adapter;           // empty: none
-  std::string_view adapter_revision;
-  std::string_view tenant;            // tenant or trust domain
-  std::string_view salt;
-  std::uint32_t block_tokens = 16;    // part of the identity only when it is no multiple of 16
+  std::string_view weights{};       // digest or name + revision of the weights
+  std::string_view model_config{};  // RoPE parameters and regime, compute dtype, ...
+  std::string_view adapter{};       // empty: none
+  std::string_view adapter_revision{};
+  std::string_view tenant{};  // tenant or trust domain
+  std::string_view salt{};
+  std::uint32_t block_tokens = 16;  // part of the identity only when it is no multiple of 16
 };
 
 inline constexpr std::size_t kNamespaceFieldBytesMax = 4096;  // each field

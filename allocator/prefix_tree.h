@@ -1,18 +1,20 @@
 // PrefixTree: a radix tree over blocks, one root per namespace. Topology and tokens only.
 //
-// A node is a run of blocks with consecutive BlockIds, so its tokens lie in one stretch of the token
-// array and a match is a few memcmp. A node has at most run_blocks_max blocks; a longer path is a
-// chain of nodes. Inserting below the last block of a childless node extends the run in place while
-// the next id is free; inserting below an inner block splits the run: the tail keeps its NodeId (and
-// so its children), the head gets a new one. A match never changes anything.
+// A node is a run of blocks with consecutive BlockIds, so its tokens lie in one stretch of the
+// token array and a match is a few memcmp. A node has at most run_blocks_max blocks; a longer path
+// is a chain of nodes. Inserting below the last block of a childless node extends the run in place
+// while the next id is free; inserting below an inner block splits the run: the tail keeps its
+// NodeId (and so its children), the head gets a new one. A match never changes anything.
 //
-// Invariants: a child's first block differs from its siblings' (in tokens); no node is empty; parent,
-// child and sibling links agree; depth(child) = depth(parent) + blocks of the parent.
-// Owner: PrefixCache. Threads: none. No recursion. Memory is sized at construction.
+// Invariants: a child's first block differs from its siblings' (in tokens); no node is empty;
+// parent, child and sibling links agree; depth(child) = depth(parent) + blocks of the parent.
+// Owner: PrefixCache. Threads: none. No recursion. Memory is sized at construction, but the nodes:
+// they come in chunks, up to one node a block, and are kept for reuse.
 // Cost: match O(tokens compared + nodes passed); insert O(1), with a split O(run_blocks_max).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "allocator/base/result.h"
 #include "allocator/base/token.h"
 #include "allocator/flat_map.h"
+#include "allocator/run_allocator.h"
 
 namespace kv {
 
@@ -27,10 +30,10 @@ class PrefixTree {
  public:
   struct Options {
     std::uint32_t block_tokens = 16;
-    std::uint32_t block_capacity = 0;      // blocks of all namespaces together
+    std::uint32_t block_capacity = 0;  // blocks of all namespaces together
     std::uint32_t root_capacity = 64;
     std::uint32_t run_blocks_max = 128;
-    std::uint64_t hash_seed = 0;           // secret in a service: keeps child look-up unpredictable
+    std::uint64_t hash_seed = 0;  // secret in a service: keeps child look-up unpredictable
   };
   // Blocks first, first + 1, ... first + count - 1, each the child of the one before.
   struct Run {
@@ -53,8 +56,8 @@ class PrefixTree {
   [[nodiscard]] const Digest& namespace_digest(RootId root) const;
   [[nodiscard]] std::uint32_t root_count() const;
 
-  // Appends to `path` the runs of the longest known path of whole blocks of `tokens`, from the root.
-  // Returns its number of blocks. Exact: compares every token. Const.
+  // Appends to `path` the runs of the longest known path of whole blocks of `tokens`, from the
+  // root. Returns its number of blocks. Exact: compares every token. Const.
   std::uint32_t match(RootId root, std::span<const Token> tokens, std::vector<Run>& path) const;
 
   // Adds one block below `parent` (none(): at the root). requires: tokens.size() == block_tokens;
@@ -63,7 +66,8 @@ class PrefixTree {
   [[nodiscard]] Result<Inserted> insert(RootId root, BlockId parent, std::span<const Token> tokens,
                                         std::uint32_t expected_more);
   // The child of `parent` (none(): of the root) with exactly these tokens, or none().
-  [[nodiscard]] BlockId find_child(RootId root, BlockId parent, std::span<const Token> tokens) const;
+  [[nodiscard]] BlockId find_child(RootId root, BlockId parent,
+                                   std::span<const Token> tokens) const;
   // requires: the block has no child.
   void remove(BlockId block);
 
@@ -77,12 +81,12 @@ class PrefixTree {
   // Nodes, for those who keep per-node facts and for listings.
   [[nodiscard]] NodeId node(BlockId block) const;
   [[nodiscard]] Run run(NodeId node) const;
-  [[nodiscard]] NodeId parent_node(NodeId node) const;    // none() at the root
+  [[nodiscard]] NodeId parent_node(NodeId node) const;  // none() at the root
   [[nodiscard]] NodeId first_root_child(RootId root) const;
-  [[nodiscard]] NodeId first_child(NodeId node) const;    // children hang below the run's last block
+  [[nodiscard]] NodeId first_child(NodeId node) const;  // children hang below the run's last block
   [[nodiscard]] NodeId next_sibling(NodeId node) const;
   [[nodiscard]] std::uint32_t child_count(NodeId node) const;
-  [[nodiscard]] std::uint32_t node_capacity() const;      // NodeId.value < node_capacity()
+  [[nodiscard]] std::uint32_t node_capacity() const;  // NodeId.value < node_capacity()
 
   [[nodiscard]] std::uint32_t block_tokens() const { return options_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
@@ -93,12 +97,12 @@ class PrefixTree {
  private:
   struct Node {
     std::uint32_t first = 0;
-    std::uint32_t count = 0;        // 0: the node is free
+    std::uint32_t count = 0;  // 0: the node is free
     std::uint32_t depth = 0;
     std::uint32_t root = 0;
     std::uint32_t parent = 0;
     std::uint32_t first_child = 0;
-    std::uint32_t next_sibling = 0;
+    std::uint32_t next_sibling = 0;  // free nodes: the next free one
     std::uint32_t previous_sibling = 0;
     std::uint32_t child_count = 0;
   };
@@ -107,14 +111,56 @@ class PrefixTree {
     std::uint32_t first_child = 0;
     std::uint32_t child_count = 0;
   };
-  // private helpers and the run allocator are the implementation's choice
+  static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+  // Nodes lie in chunks that are made when first needed and then kept.
+  static constexpr std::uint32_t kChunkBits = 10;
+  static constexpr std::uint32_t kChunkNodes = 1U << kChunkBits;
+
+  [[nodiscard]] Node& at(std::uint32_t node) {
+    return node_chunks_[node >> kChunkBits][node & (kChunkNodes - 1)];
+  }
+  [[nodiscard]] const Node& at(std::uint32_t node) const {
+    return node_chunks_[node >> kChunkBits][node & (kChunkNodes - 1)];
+  }
+  [[nodiscard]] const Token* tokens_of(std::uint32_t block) const {
+    return tokens_.get() + std::size_t{block} * options_.block_tokens;
+  }
+  // Where a child hangs: below a node, or at a root.
+  [[nodiscard]] static std::uint32_t owner_of_root(std::uint32_t root) {
+    return 0x80000000U | root;
+  }
+  [[nodiscard]] static bool is_root(std::uint32_t owner) { return (owner & 0x80000000U) != 0; }
+  [[nodiscard]] std::uint32_t& first_child_of(std::uint32_t owner);
+  [[nodiscard]] std::uint32_t first_child_of(std::uint32_t owner) const;
+  [[nodiscard]] std::uint32_t& child_count_of(std::uint32_t owner);
+  [[nodiscard]] std::uint32_t child_count_of(std::uint32_t owner) const;
+
+  [[nodiscard]] std::uint64_t child_hash(std::uint32_t owner, const Token* tokens) const;
+  // The child node of `owner` whose first block has these tokens, or kNone.
+  [[nodiscard]] std::uint32_t find_child_node(std::uint32_t owner, const Token* tokens) const;
+  [[nodiscard]] bool equal_blocks(std::uint32_t block, const Token* tokens,
+                                  std::uint32_t block_count) const;
+  // How many of the first `limit` blocks of a node equal `tokens`.
+  [[nodiscard]] std::uint32_t equal_prefix(const Node& node, const Token* tokens,
+                                           std::uint32_t limit) const;
+  [[nodiscard]] std::uint32_t take_node();
+  void give_node(std::uint32_t node);
+  void link_child(std::uint32_t owner, std::uint32_t node);
+  void unlink_child(std::uint32_t owner, std::uint32_t node);
+  std::uint32_t split_after(std::uint32_t node, std::uint32_t block_count);
+  void store(std::uint32_t block, std::uint32_t node, std::span<const Token> tokens);
 
   Options options_;
+  std::uint64_t block_bytes_ = 0;  // of one block's tokens
   std::vector<Root> roots_;
-  std::vector<Node> nodes_;
-  std::vector<Token> tokens_;             // block_tokens a block, by BlockId
-  std::vector<std::uint32_t> node_of_;    // by BlockId; kNone: the block is free
-  FlatMap children_;                      // (parent or root, first block's tokens) -> node
+  std::vector<std::unique_ptr<Node[]>> node_chunks_;
+  std::uint32_t nodes_made_ = 0;        // nodes below this id were used at some time
+  std::uint32_t free_node_ = kNone;     // a list through next_sibling
+  std::unique_ptr<Token[]> tokens_;     // block_tokens a block, by BlockId
+  std::vector<std::uint32_t> node_of_;  // by BlockId; kNone: the block is free
+  RunAllocator free_blocks_;
+  FlatMap children_;  // (owner, first block's tokens) -> node
+  FlatMap root_of_;   // digest -> root
   std::uint32_t block_count_ = 0;
   std::uint32_t node_count_ = 0;
 };

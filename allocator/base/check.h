@@ -5,9 +5,10 @@
 #include <cassert>
 
 // glibc's own reporter: prints the expression and aborts, and keeps pure code free of IO calls.
-#define KV_CHECK(condition)  \
-  ((condition) ? (void)0     \
-               : __assert_fail(#condition, __FILE__, __LINE__, static_cast<const char*>(__func__)))
+#define KV_CHECK(condition) \
+  ((condition)              \
+       ? (void)0            \
+       : __assert_fail(#condition, __FILE__, __LINE__, static_cast<const char*>(__func__)))
 
 // For sweeps that cost more than O(1): only in debug builds.
 #ifdef __OPTIMIZE__

@@ -1,4 +1,5 @@
-// Strong ids: an index of one kind, no arithmetic, ordered (ties are broken by id, never by address).
+// Strong ids: an index of one kind, no arithmetic, ordered (ties are broken by id, never by
+// address).
 #pragma once
 
 #include <compare>
@@ -19,11 +20,11 @@ struct StrongId {
   friend constexpr auto operator<=>(StrongId, StrongId) = default;
 };
 
-using BlockId = StrongId<struct BlockIdTag>;        // a block's record, in the prefix tree
-using NodeId = StrongId<struct NodeIdTag>;          // a node of the prefix tree
-using RootId = StrongId<struct RootIdTag>;          // a namespace's root
-using SlotId = StrongId<struct SlotIdTag>;          // a place in one tier, for one layer group
-using GroupId = StrongId<struct GroupIdTag>;        // a layer group, by its index in the KvLayout
+using BlockId = StrongId<struct BlockIdTag>;  // a block's record, in the prefix tree
+using NodeId = StrongId<struct NodeIdTag>;    // a node of the prefix tree
+using RootId = StrongId<struct RootIdTag>;    // a namespace's root
+using SlotId = StrongId<struct SlotIdTag>;    // a place in one tier, for one layer group
+using GroupId = StrongId<struct GroupIdTag>;  // a layer group, by its index in the KvLayout
 using ClientId = StrongId<struct ClientIdTag, std::uint64_t>;
 using SequenceId = StrongId<struct SequenceIdTag, std::uint64_t>;  // chosen by the client
 using RequestId = StrongId<struct RequestIdTag, std::uint64_t>;    // rising, per client

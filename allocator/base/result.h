@@ -16,25 +16,25 @@ enum class ErrorCode : std::uint8_t {
   ok,
   not_found,
   exists,
-  exhausted,    // retry later
-  busy,         // retry after the hint
-  too_large,    // never possible
-  stale,        // from an older boot, lease, epoch or generation: attach again
+  exhausted,  // retry later
+  busy,       // retry after the hint
+  too_large,  // never possible
+  stale,      // from an older boot, lease, epoch or generation: attach again
   deadline,
   corrupt,
   invalid,
   unsupported,
   unavailable,
   denied,
-  mismatch,     // `field` names what differs
+  mismatch,  // `field` names what differs
 };
 inline constexpr std::uint8_t kErrorCodeCount = 14;
 
 // The word used in logs, JSON and messages.
 [[nodiscard]] constexpr std::string_view error_name(ErrorCode code) {
   constexpr std::string_view kNames[kErrorCodeCount] = {
-      "ok",    "not_found", "exists",  "exhausted", "busy",        "too_large",   "stale",
-      "deadline", "corrupt", "invalid", "unsupported", "unavailable", "denied", "mismatch"};
+      "ok",       "not_found", "exists",  "exhausted",   "busy",        "too_large", "stale",
+      "deadline", "corrupt",   "invalid", "unsupported", "unavailable", "denied",    "mismatch"};
   const auto index = static_cast<std::uint8_t>(code);
   return index < kErrorCodeCount ? kNames[index] : std::string_view("unknown");
 }
@@ -49,8 +49,10 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error) : state_(std::in_place_index<1>, error) {          // NOLINT(google-explicit-constructor)
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : state_(std::in_place_index<1>, error) {  // NOLINT(google-explicit-constructor)
     KV_CHECK(error.code != ErrorCode::ok);
   }
   [[nodiscard]] bool has_value() const { return state_.index() == 0; }
@@ -85,7 +87,9 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : error_(error) { KV_CHECK(error.code != ErrorCode::ok); }  // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(error) {
+    KV_CHECK(error.code != ErrorCode::ok);
+  }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] bool has_value() const { return error_.code == ErrorCode::ok; }
   explicit operator bool() const { return has_value(); }
   [[nodiscard]] const Error& error() const {
@@ -100,17 +104,18 @@ class [[nodiscard]] Result<void> {
 #define KV_CONCAT_INNER(a, b) a##b
 #define KV_CONCAT(a, b) KV_CONCAT_INNER(a, b)
 // KV_TRY(const auto x, f()); declares x from the value, or returns the error upward.
-#define KV_TRY(declaration, ...) KV_TRY_NAMED(KV_CONCAT(kv_result_, __LINE__), declaration, __VA_ARGS__)
+#define KV_TRY(declaration, ...) \
+  KV_TRY_NAMED(KV_CONCAT(kv_result_, __LINE__), declaration, __VA_ARGS__)
 #define KV_TRY_NAMED(name, declaration, ...)  \
   auto name = (__VA_ARGS__);                  \
   if (!name.has_value()) return name.error(); \
   declaration = std::move(name).value()
 // The same for Result<void>.
-#define KV_TRY_VOID(...)                                           \
-  do {                                                             \
+#define KV_TRY_VOID(...)                                          \
+  do {                                                            \
     if (auto kv_result = (__VA_ARGS__); !kv_result.has_value()) { \
-      return kv_result.error();                                    \
-    }                                                              \
+      return kv_result.error();                                   \
+    }                                                             \
   } while (false)
 
 }  // namespace kv

@@ -1,22 +1,23 @@
 // PrefixCache: the prefix tree, its block records, the block pools of every tier and the eviction
 // order, kept consistent with each other. What is known, where its copies are, what may go.
 //
-// Copies: in tier t and group g a block has a copy or not; within a tier copies are prefix-closed (the
-// parent of a block with a copy has one, or the block is at the root), except below a quarantined
-// copy. A block without any copy but with descendants is a hole; one without either leaves the tree.
-// Pins: a pin on a block covers it and all its ancestors; covered blocks lose no copy in any tier.
-// Evictable in (t, g): a block with a copy, not covered, none of whose children has a copy in (t, g),
-// and no transfer reads or writes that copy (transfers pin the block they read or fill).
-// Eviction order of a tier: blocks with a copy in a lower tier first, then the unsaved; each least
-// recently used first (LruPolicy).
+// Copies: in tier t and group g a block has a copy or not; within a tier copies are prefix-closed
+// (the parent of a block with a copy has one, or the block is at the root), except below a
+// quarantined copy. A block without any copy but with descendants is a hole; one without either
+// leaves the tree. Pins: a pin on a block covers it and all its ancestors; covered blocks lose no
+// copy in any tier. Evictable in (t, g): a block with a copy, not covered, none of whose children
+// has a copy in (t, g), and no transfer reads or writes that copy (transfers pin the block they
+// read or fill). Eviction order of a tier: blocks with a copy in a lower tier first, then the
+// unsaved; each least recently used first (LruPolicy).
 //
-// Owner: the Engine. Threads: none. No allocation after construction, but in `path` arguments that grow.
-// Cost: match O(tokens); insert, add_copy, drop_copy, victim O(1) or O(log n); pin and unpin O(blocks
-// whose cover changes); touch O(path).
+// Owner: the Engine. Threads: none. No allocation after construction, but in `path` arguments that
+// grow. Cost: match O(tokens); insert, add_copy, drop_copy, victim O(1) or O(log n); pin and unpin
+// O(blocks whose cover changes); touch O(path).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "allocator/base/token.h"
 #include "allocator/block_pool.h"
 #include "allocator/block_records.h"
+#include "allocator/flat_map.h"
 #include "allocator/kv_layout.h"
 #include "allocator/prefix_tree.h"
 #include "tiering/policies/lru.h"
@@ -68,7 +70,7 @@ class PrefixCache {
 
   // --- slots. take: free -> held. fails: exhausted (free one with evict first).
   [[nodiscard]] Result<SlotId> take_slot(Tier tier, GroupId group);
-  void release_slot(Tier tier, GroupId group, SlotId slot);   // held -> free
+  void release_slot(Tier tier, GroupId group, SlotId slot);  // held -> free
   [[nodiscard]] BlockPool& pool(Tier tier, GroupId group);
   [[nodiscard]] const BlockPool& pool(Tier tier, GroupId group) const;
 
@@ -79,8 +81,8 @@ class PrefixCache {
   // bytes: allowed at any time the caller knows nobody reads it). May make a hole or remove blocks
   // (this one and holes above it that lost their last descendant).
   void drop_copy(BlockId block, GroupId group, Tier tier);
-  [[nodiscard]] bool has_copy(BlockId block, Tier tier) const;        // of every group
-  [[nodiscard]] bool has_any_copy(BlockId block) const;               // of every group, in some tier
+  [[nodiscard]] bool has_copy(BlockId block, Tier tier) const;  // of every group
+  [[nodiscard]] bool has_any_copy(BlockId block) const;         // of every group, in some tier
   [[nodiscard]] bool has_lower_copy(BlockId block, Tier tier) const;  // in a tier below
   [[nodiscard]] Tier fastest_tier(BlockId block) const;               // requires: has_any_copy
 
@@ -91,7 +93,8 @@ class PrefixCache {
 
   // --- pins
   void pin(BlockId block);
-  void unpin(BlockId block);  // requires: pinned. Removes the block when it has no copy and no child.
+  void unpin(
+      BlockId block);  // requires: pinned. Removes the block when it has no copy and no child.
   [[nodiscard]] bool is_covered(BlockId block) const;
 
   // The path from the root to `deepest` was used: its blocks become the most recently used.
@@ -108,11 +111,62 @@ class PrefixCache {
   [[nodiscard]] std::uint64_t metadata_bytes() const;
 
  private:
+  // What is known of a tree node beside the tree: `stride_` numbers a node, in chunks that are made
+  // when first needed and then kept.
+  //   [0]      covered: leading blocks of the run that pins cover
+  //   [1]      covered_children: child nodes of which blocks are covered
+  //   [2 + c]  child nodes whose first block has a copy; c = group * kSlotTiers + tier
+  static constexpr std::uint32_t kCovered = 0;
+  static constexpr std::uint32_t kCoveredChildren = 1;
+  static constexpr std::uint32_t kChildCopies = 2;
+  static constexpr std::uint32_t kChunkBits = 10;
+  [[nodiscard]] std::uint32_t& fact(NodeId node, std::uint32_t which) {
+    return fact_chunks_[node.value >> kChunkBits]
+                       [(node.value & ((1U << kChunkBits) - 1)) * stride_ + which];
+  }
+  [[nodiscard]] std::uint32_t fact(NodeId node, std::uint32_t which) const {
+    return fact_chunks_[node.value >> kChunkBits]
+                       [(node.value & ((1U << kChunkBits) - 1)) * stride_ + which];
+  }
+  [[nodiscard]] static std::uint32_t copy_index(GroupId group, Tier tier) {
+    return group.value * static_cast<std::uint32_t>(BlockRecords::kSlotTiers) +
+           static_cast<std::uint32_t>(tier);
+  }
+  void clear_facts(NodeId node);
+  void split_facts(NodeId head, NodeId tail);
+
+  [[nodiscard]] bool has_slot_anywhere(BlockId block) const;
+  [[nodiscard]] bool child_has_copy(BlockId block, GroupId group, Tier tier) const;
+  // A copy of the block appeared or went: the parent node counts its children's.
+  void count_at_parent(BlockId block, GroupId group, Tier tier, bool appeared);
+  void set_covered(BlockId first, std::uint32_t count, bool covered);
+  // Puts the block where it belongs in the eviction order of a tier.
+  void refresh(BlockId block, Tier tier);
+  void refresh_all(BlockId block);
+  void refresh_after_copy(BlockId block, Tier tier);
+  // Removes the block and then its ancestors, as far up as they have no copy, child or pin.
+  void remove_while_empty(BlockId block);
+  [[nodiscard]] bool is_hole(BlockId block) const;
+
+  // Blocks with a copy below go before those without.
+  struct Order {
+    explicit Order(std::uint32_t block_capacity) : saved(block_capacity), unsaved(block_capacity) {}
+    LruPolicy saved, unsaved;
+  };
+
   Options options_;
+  std::uint32_t group_count_;
+  std::uint32_t stride_;
   PrefixTree tree_;
   BlockRecords records_;
+  FlatMap key_index_;                          // first 8 bytes of the key -> block
+  std::vector<BlockPool> pools_;               // by copy_index
+  std::vector<Order> orders_;                  // by tier
+  std::vector<std::uint32_t> covered_counts_;  // by copy_index
+  std::vector<std::unique_ptr<std::uint32_t[]>> fact_chunks_;
+  mutable std::vector<PrefixTree::Run> runs_;  // of the last match, kept for its memory
+  std::uint32_t hole_count_ = 0;
   std::uint64_t use_ = 0;  // the use counter
-  // pools, policies, per-node counters: the implementation's choice
 };
 
 }  // namespace kv::core

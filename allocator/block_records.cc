@@ -1,0 +1,62 @@
+#include "allocator/block_records.h"
+
+#include "allocator/base/check.h"
+
+namespace kv {
+namespace {
+
+std::uint8_t bit_of(Tier tier) { return static_cast<std::uint8_t>(1U << tier_index(tier)); }
+
+}  // namespace
+
+BlockRecords::BlockRecords(std::uint32_t block_capacity, std::uint32_t group_count)
+    : group_count_(group_count),
+      checksums_(std::size_t{block_capacity} * group_count, 0),
+      keys_(block_capacity),
+      last_uses_(block_capacity, 0),
+      pins_(block_capacity, 0),
+      arriving_(block_capacity, 0) {
+  for (auto& slots : slots_) {
+    slots.assign(std::size_t{block_capacity} * group_count, SlotId::none().value);
+  }
+}
+
+void BlockRecords::reset(BlockId block) {
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    for (auto& slots : slots_) slots[at(block, GroupId(g))] = SlotId::none().value;
+    checksums_[at(block, GroupId(g))] = 0;
+  }
+  keys_[block.value] = Digest{};
+  last_uses_[block.value] = 0;
+  pins_[block.value] = 0;
+  arriving_[block.value] = 0;
+}
+
+SlotId BlockRecords::slot(BlockId block, GroupId group, Tier tier) const {
+  if (tier_index(tier) >= kSlotTiers) return SlotId::none();
+  return SlotId(slots_[tier_index(tier)][at(block, group)]);
+}
+
+void BlockRecords::set_slot(BlockId block, GroupId group, Tier tier, SlotId slot) {
+  KV_CHECK(tier_index(tier) < kSlotTiers);
+  slots_[tier_index(tier)][at(block, group)] = slot.value;
+}
+
+std::uint32_t BlockRecords::checksum(BlockId block, GroupId group) const {
+  return checksums_[at(block, group)];
+}
+
+void BlockRecords::set_checksum(BlockId block, GroupId group, std::uint32_t checksum) {
+  checksums_[at(block, group)] = checksum;
+}
+
+bool BlockRecords::arriving(BlockId block, Tier tier) const {
+  return (arriving_[block.value] & bit_of(tier)) != 0;
+}
+
+void BlockRecords::set_arriving(BlockId block, Tier tier, bool arriving) {
+  std::uint8_t& bits = arriving_[block.value];
+  bits = static_cast<std::uint8_t>(arriving ? bits | bit_of(tier) : bits & ~bit_of(tier));
+}
+
+}  // namespace kv
