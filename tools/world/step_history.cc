@@ -1,0 +1,83 @@
+#include "tools/world/step_history.h"
+
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "cachesvc/core/prefix_cache.h"
+#include "tools/world/slot_owners.h"
+
+namespace kv::world {
+
+std::vector<std::string> StepHistory::check(const core::Engine& engine, bool errors_reported) {
+  std::vector<std::string> problems;
+  using Words = std::array<std::uint64_t, sizeof(core::Counters) / sizeof(std::uint64_t)>;
+  const core::Counters now = engine.status().counters;
+  const auto before = std::bit_cast<Words>(counters_);
+  const auto after = std::bit_cast<Words>(now);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (after[i] < before[i]) problems.push_back("24: counter " + std::to_string(i) + " fell");
+  }
+  counters_ = now;
+  if (engine.cache() == nullptr) return problems;
+  check_slots(engine, problems);
+  check_blocks(engine, errors_reported, problems);
+  return problems;
+}
+
+void StepHistory::check_slots(const core::Engine& engine, std::vector<std::string>& problems) {
+  const core::PrefixCache& cache = *engine.cache();
+  for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
+    const auto tier = static_cast<Tier>(t);
+    slots_[t].resize(cache.layout().groups.size());
+    for (std::uint32_t g = 0; g < slots_[t].size(); ++g) {
+      const BlockPool& pool = cache.pool(tier, GroupId{g});
+      auto& slots = slots_[t][g];
+      slots.resize(pool.slot_count(), {SlotState::free, 0});
+      for (std::uint32_t s = 0; s < slots.size(); ++s) {
+        const Slot now{pool.state(SlotId{s}), pool.generation(SlotId{s})};
+        const Slot before = std::exchange(slots[s], now);
+        const bool given_out = before.state == SlotState::free && now.state != SlotState::free;
+        if (now.generation < before.generation ||
+            (given_out && now.generation == before.generation)) {
+          problems.push_back("14: " + slot_name(tier, GroupId{g}, SlotId{s}) +
+                             ": its generation did not rise");
+        }
+        if (before.state == SlotState::fenced && now.state != SlotState::fenced &&
+            now.state != SlotState::free && now.generation == before.generation) {
+          problems.push_back("14: " + slot_name(tier, GroupId{g}, SlotId{s}) +
+                             " was fenced and is in use again");
+        }
+      }
+    }
+  }
+}
+
+void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
+                               std::vector<std::string>& problems) {
+  const core::PrefixCache& cache = *engine.cache();
+  const BlockRecords& records = cache.records();
+  const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
+  blocks_.resize(records.block_capacity());
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    const BlockId block{b};
+    Block now;
+    if (cache.tree().contains(block)) {
+      now.key = records.key(block);
+      now.covered = cache.is_covered(block);
+      for (std::uint32_t g = 0; g < groups; ++g) {
+        for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
+          now.slots.push_back(records.slot(block, GroupId{g}, static_cast<Tier>(t)));
+        }
+      }
+    }
+    const Block before = std::exchange(blocks_[b], now);
+    if (errors_reported || !before.covered || !now.covered || before.key != now.key) continue;
+    for (std::size_t i = 0; i < before.slots.size(); ++i) {
+      if (before.slots[i].is_none() || before.slots[i] == now.slots[i]) continue;
+      problems.push_back("4: block " + std::to_string(b) + " was in use and lost a copy");
+    }
+  }
+}
+
+}  // namespace kv::world

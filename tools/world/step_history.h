@@ -1,0 +1,44 @@
+// StepHistory: what must hold between one step and the next: generations rise with each new owner
+// (14), counters never fall (24), a block that stays covered keeps its copies (4). Owner: the test
+// or the world; one an Engine. Threads: none. Cost: O(slots + blocks) a call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allocator/base/token.h"
+#include "allocator/block_pool.h"
+#include "allocator/block_records.h"
+#include "cachesvc/core/actions.h"
+#include "cachesvc/core/engine.h"
+
+namespace kv::world {
+
+class StepHistory {
+ public:
+  // Compares with the state at the last call, and keeps the new one. `errors_reported`: this step
+  // told the Engine about bad copies, which it may drop although they are covered.
+  [[nodiscard]] std::vector<std::string> check(const core::Engine& engine, bool errors_reported);
+
+ private:
+  struct Slot {
+    SlotState state;
+    std::uint32_t generation;
+  };
+  struct Block {
+    Digest key;
+    bool covered = false;
+    std::vector<SlotId> slots;  // group-major, by tier
+  };
+  void check_slots(const core::Engine& engine, std::vector<std::string>& problems);
+  void check_blocks(const core::Engine& engine, bool errors_reported,
+                    std::vector<std::string>& problems);
+
+  std::vector<std::vector<Slot>> slots_[BlockRecords::kSlotTiers];
+  std::vector<Block>
+      blocks_;  // of the last call, by BlockId; covered only where it was in the tree
+  core::Counters counters_;
+};
+
+}  // namespace kv::world

@@ -1,0 +1,130 @@
+#include "tools/world/virtual_tiers.h"
+
+#include "tools/world/slot_owners.h"
+
+namespace kv::world {
+
+void VirtualTiers::start(const core::PrefixCache& cache) {
+  started_ = true;
+  for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
+    const auto tier = static_cast<Tier>(t);
+    const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
+    memory_[t].resize(groups);
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      const std::uint32_t slots = cache.pool(tier, GroupId{g}).slot_count();
+      const bool keeps = tier == Tier::disk && memory_[t][g].size() == slots;
+      if (keeps) continue;
+      memory_[t][g].resize(slots);
+      for (std::uint32_t s = 0; s < slots; ++s) write_garbage(tier, GroupId{g}, SlotId{s});
+    }
+  }
+}
+
+void VirtualTiers::write(Tier tier, GroupId group, SlotId slot, Fingerprint fingerprint) {
+  memory_[tier_index(tier)].at(group.value).at(slot.value) = fingerprint;
+  rotten_.erase({tier, group, slot});
+}
+
+Fingerprint VirtualTiers::write_garbage(Tier tier, GroupId group, SlotId slot) {
+  const Fingerprint garbage = mix(0xBADBADBADU, ++garbage_);
+  write(tier, group, slot, garbage);
+  return garbage;
+}
+
+void VirtualTiers::rot(Tier tier, GroupId group, SlotId slot) {
+  memory_[tier_index(tier)].at(group.value).at(slot.value) ^= 0x8000000000000001U;
+  rotten_.insert({tier, group, slot});
+}
+
+std::uint64_t VirtualTiers::synced_entries() const {
+  std::uint64_t count = 0;
+  for (const auto& [place, entry] : disk_) count += entry.synced ? 1 : 0;
+  return count;
+}
+
+std::uint32_t VirtualTiers::resident_tiers(Fingerprint prefix) const {
+  const auto found = resident_.find(prefix);
+  return found == resident_.end() ? 0 : found->second;
+}
+
+// Parents are looked up first, so that no path is walked twice; no recursion.
+Fingerprint VirtualTiers::prefix_of(const core::PrefixCache& cache, BlockId block) {
+  const PrefixTree& tree = cache.tree();
+  std::vector<BlockId> path;
+  BlockId at = block;
+  while (!at.is_none() && !prefixes_.contains(at)) {
+    path.push_back(at);
+    at = tree.parent(at);
+  }
+  Fingerprint prefix =
+      at.is_none() ? start_of(tree.namespace_digest(tree.root(block))) : prefixes_.at(at);
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    prefix = extend(prefix, tree.tokens(*step));
+    prefixes_[*step] = prefix;
+  }
+  return prefix;
+}
+
+void VirtualTiers::check_residency(const core::Engine& engine, const std::set<Digest>& unrecovered,
+                                   std::vector<std::string>& problems) {
+  if (engine.cache() == nullptr) return;
+  const core::PrefixCache& cache = *engine.cache();
+  prefixes_.clear();
+  resident_.clear();
+  const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
+  for (std::uint32_t b = 0; b < cache.records().block_capacity(); ++b) {
+    const BlockId block{b};
+    if (!cache.tree().contains(block)) continue;
+    const Fingerprint prefix = prefix_of(cache, block);
+    for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
+      const auto tier = static_cast<Tier>(t);
+      for (std::uint32_t g = 0; g < groups; ++g) {
+        check_copy(cache, block, GroupId{g}, tier, of_group(prefix, GroupId{g}), problems);
+      }
+      if (cache.has_copy(block, tier)) resident_[prefix] |= 1U << t;
+    }
+  }
+  for (const auto& [place, disk_entry] : disk_) {
+    if (unrecovered.contains(disk_entry.entry.key)) continue;
+    const BlockId block = cache.find_key(disk_entry.entry.key);
+    if (block.is_none() || cache.records().slot(block, place.first, Tier::disk) != place.second) {
+      problems.push_back("19: the disk index has an entry in slot " +
+                         std::to_string(place.second.value) + " that the records do not know");
+    }
+  }
+}
+
+void VirtualTiers::check_copy(const core::PrefixCache& cache, BlockId block, GroupId group,
+                              Tier tier, Fingerprint wanted,
+                              std::vector<std::string>& problems) const {
+  const SlotId slot = cache.records().slot(block, group, tier);
+  if (slot.is_none()) return;
+  const std::string name =
+      "block " + std::to_string(block.value) + " in " + slot_name(tier, group, slot);
+  if (read(tier, group, slot) != wanted && !rotten_.contains({tier, group, slot})) {
+    problems.push_back("12: " + name + " has other bytes than its tokens would give");
+  }
+  if (tier == Tier::device) return;
+  if (cache.records().checksum(block, group) != checksum_of(wanted)) {
+    problems.push_back("19: " + name + " has another checksum in the records");
+  }
+  if (tier == Tier::disk) check_disk_entry(cache, block, group, slot, problems);
+}
+
+void VirtualTiers::check_disk_entry(const core::PrefixCache& cache, BlockId block, GroupId group,
+                                    SlotId slot, std::vector<std::string>& problems) const {
+  const auto found = disk_.find({group, slot});
+  if (found == disk_.end()) {
+    problems.push_back("19: block " + std::to_string(block.value) +
+                       " is said to be on disk; the index does not have it");
+    return;
+  }
+  const core::RecoveredEntry& entry = found->second.entry;
+  if (entry.key != cache.records().key(block) || entry.depth != cache.tree().depth(block) ||
+      entry.generation != cache.pool(Tier::disk, group).generation(slot)) {
+    problems.push_back("19: the disk index has another block in slot " +
+                       std::to_string(slot.value) + " than the records");
+  }
+}
+
+}  // namespace kv::world

@@ -1,0 +1,307 @@
+#include "tools/world/virtual_world.h"
+
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <type_traits>
+#include <variant>
+
+#include "cachesvc/core/trace.h"
+
+namespace kv::world {
+namespace {
+
+std::uint64_t digest_of(const core::Reply& reply) {
+  core::Actions actions;
+  actions.replies.push_back(reply);
+  return core::actions_digest(0, actions);
+}
+
+std::string name_of(ClientId client, RequestId request) {
+  return "request " + std::to_string(request.value) + " of client " + std::to_string(client.value);
+}
+
+}  // namespace
+
+VirtualWorld::VirtualWorld(const Options& options)
+    : options_(options),
+      prng_(options.seed),
+      engine_(std::make_unique<core::Engine>(options.engine)),
+      links_(tiers_, options.seed + 1) {
+  links_.set_faults(options.faults);
+}
+
+void VirtualWorld::problem(const std::string& text) {
+  if (problems_.size() < 20) {
+    problems_.push_back("step " + std::to_string(steps_) + ": " + text);
+  }
+}
+
+void VirtualWorld::send(const core::InputView& input) {
+  std::optional<RequestName> current;
+  std::visit(
+      [&](const auto& value) {
+        if constexpr (requires { value.header; }) {
+          current = RequestName{value.header.client, value.header.request};
+        }
+      },
+      input);
+  if (current && !reply_digests_.contains(*current)) awaiting_.insert(*current);
+  const std::uint64_t digest_before = state_digest(*engine_);
+  now_ += std::chrono::microseconds(1);
+  core::append_record(now_, input, trace_);
+  actions_.clear();
+  engine_->step(now_, input, actions_);
+  ++steps_;
+  digest_ = core::actions_digest(digest_, actions_);
+  continue_wanted_ = actions_.continue_wanted;
+  act(input);
+  for (const core::Reply& reply : actions_.replies) deliver_reply(reply, current);
+  check_step(input, digest_before, current);
+}
+
+void VirtualWorld::act(const core::InputView& input) {
+  if (actions_.format_defined != nullptr) {
+    if (*actions_.format_defined != options_.layout) problem("another format than asked for");
+    disk_formatted_ = true;
+  }
+  if (engine_->cache() != nullptr && !tiers_.started()) tiers_.start(*engine_->cache());
+  for (const core::EraseDisk& erase : actions_.erases) {
+    if (std::holds_alternative<core::Recovered>(input) && durable_keys_.contains(erase.key)) {
+      problem("19: recovery gave up a copy whose chain lies on disk");
+    }
+    erase_disk(erase);
+  }
+  for (const core::StartTransfer& start : actions_.transfers) {
+    if (start.block_count == 0 || start.block_count > core::kTransferBlocksMax) {
+      problem("a transfer of " + std::to_string(start.block_count) + " blocks");
+    }
+    links_.start(now_, start, actions_, options_.layout.block_tokens, problems_);
+  }
+  for (const core::SyncDisk& sync : actions_.syncs) {
+    syncs_.emplace(std::make_pair(now_ + std::chrono::microseconds(500), sync.id), sync.id);
+  }
+  for (const core::Notice& notice : actions_.notices) {
+    if (notice.number != ++notice_numbers_[notice.client]) problem("a notice's number is wrong");
+    notices_[notice.client].push_back(notice);
+  }
+}
+
+void VirtualWorld::erase_disk(const core::EraseDisk& erase) {
+  const auto found = tiers_.disk().find({erase.group, erase.slot});
+  if (found == tiers_.disk().end() || found->second.entry.key != erase.key ||
+      found->second.entry.generation != erase.generation ||
+      found->second.entry.depth != erase.depth) {
+    problem("19: an erase names a disk copy that the index does not have");
+    return;
+  }
+  tiers_.disk().erase(found);
+}
+
+// Each request is answered once; the same again when it is repeated, or `stale` when too old.
+void VirtualWorld::deliver_reply(const core::Reply& reply,
+                                 const std::optional<RequestName>& current) {
+  const RequestName name{reply.client, reply.request};
+  if (awaiting_.erase(name) != 0) {
+    reply_digests_[name] = digest_of(reply);
+    replies_[name] = reply;
+    if (reply.error.code != ErrorCode::ok && reply.body.index() != 0) {
+      problem(name_of(reply.client, reply.request) + " got an error and a body");
+    }
+    if (const auto* flush = std::get_if<core::FlushReply>(&reply.body)) {
+      const std::uint64_t groups = options_.layout.groups.size();
+      if (flush->durable_blocks * groups != tiers_.synced_entries()) {
+        problem("flush told " + std::to_string(flush->durable_blocks) +
+                " durable blocks, on disk " + std::to_string(tiers_.synced_entries()));
+      }
+    }
+    return;
+  }
+  if (!reply_digests_.contains(name)) {
+    problem("a reply to " + name_of(reply.client, reply.request) + ", which nobody sent");
+  } else if (current != name) {
+    problem(name_of(reply.client, reply.request) + " was answered twice");
+  } else if (reply.error.code != ErrorCode::stale && reply_digests_[name] != digest_of(reply)) {
+    problem(name_of(reply.client, reply.request) + " was repeated and got another reply");
+  }
+}
+
+void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest_before,
+                              const std::optional<RequestName>& current) {
+  const bool refused = current && std::ranges::any_of(actions_.replies, [&](const auto& reply) {
+                         return RequestName{reply.client, reply.request} == *current &&
+                                reply.error.code != ErrorCode::ok;
+                       });
+  if (refused && state_digest(*engine_) != digest_before) {
+    problem("7: a refused request of kind " + std::to_string(input.index()) + " changed the state");
+  }
+  const Known known{&broken_keys_, true};
+  for (const std::string& text : check(*engine_, known)) problem(text);
+  for (const std::string& text : history_.check(*engine_, errors_reported_)) problem(text);
+  std::vector<std::string> residency;
+  tiers_.check_residency(*engine_, unrecovered_, residency);
+  for (const std::string& text : residency) problem(text);
+  errors_reported_ = false;
+}
+
+bool VirtualWorld::run_next() {
+  if (continue_wanted_) {
+    send(core::Continue{});
+    return true;
+  }
+  if (!recovery_.empty() && (links_.idle() || prng_.chance(1, 2))) {
+    RecoveryChunk chunk = std::move(recovery_.back());
+    recovery_.pop_back();
+    // Known from here on, or erased within the step or the Continues that follow.
+    for (const auto& entry : chunk.entries) unrecovered_.erase(entry.key);
+    send(core::Recovered{chunk.entries, chunk.tokens, chunk.last});
+    return true;
+  }
+  const bool sync_first =
+      !syncs_.empty() && (links_.idle() || syncs_.begin()->first.first <= links_.next_due());
+  if (!repeats_.empty() && prng_.chance(1, 4)) {
+    const auto report = std::move(repeats_.back().second);
+    repeats_.pop_back();
+    send(core::TransferDone{report.id, report.outcomes, report.checksums});
+    return true;
+  }
+  if (sync_first) {
+    finish_sync();
+    return true;
+  }
+  if (links_.idle()) return false;
+  finish_transfer();
+  return true;
+}
+
+void VirtualWorld::finish_sync() {
+  const auto sync = *syncs_.begin();
+  syncs_.erase(syncs_.begin());
+  now_ = std::max(now_, sync.first.first);
+  const bool ok = !prng_.chance(options_.faults.failed_syncs, 1000);
+  for (auto& [place, entry] : tiers_.disk()) entry.synced = entry.synced || ok;
+  send(core::DiskSynced{sync.second, ok});
+}
+
+void VirtualWorld::finish_transfer() {
+  now_ = std::max(now_, links_.next_due());
+  auto report = links_.finish_next(problems_);
+  broken_keys_.insert(report.broken_keys.begin(), report.broken_keys.end());
+  errors_reported_ = !report.broken_keys.empty();
+  if (prng_.chance(options_.faults.repeated_reports, 1000)) repeats_.emplace_back(now_, report);
+  send(core::TransferDone{report.id, report.outcomes, report.checksums});
+}
+
+void VirtualWorld::run_all(std::uint32_t steps_max) {
+  for (std::uint32_t i = 0; i < steps_max; ++i) {
+    if (!problems_.empty() || !run_next()) return;
+  }
+  problem("16: the Engine is still busy after " + std::to_string(steps_max) + " steps");
+}
+
+void VirtualWorld::pass_time(Duration time) {
+  const TimePoint until = now_ + time;
+  while (!links_.idle() && links_.next_due() <= until && problems_.empty()) finish_transfer();
+  now_ = std::max(now_, until);
+  send(core::Tick{});
+}
+
+void VirtualWorld::check_replay() {
+  core::Engine engine(options_.engine);
+  core::TraceReader reader(trace_);
+  core::Actions actions;
+  std::uint64_t digest = 0;
+  while (!reader.at_end()) {
+    const auto record = reader.next();
+    if (!record) {
+      problem("the trace cannot be read: " + std::string(record.error().reason));
+      return;
+    }
+    actions.clear();
+    engine.step(record->now, record->input, actions);
+    digest = core::actions_digest(digest, actions);
+  }
+  if (digest != digest_) problem("the replayed trace gave other actions");
+}
+
+void VirtualWorld::restart() {
+  check_replay();
+  ++life_;
+  links_.stop();
+  lose_unsynced();
+  syncs_.clear();
+  repeats_.clear();
+  recovery_.clear();
+  unrecovered_.clear();
+  broken_keys_.clear();
+  reply_digests_.clear();
+  awaiting_.clear();
+  replies_.clear();
+  notices_.clear();
+  notice_numbers_.clear();
+  trace_.clear();
+  digest_ = 0;
+  continue_wanted_ = false;
+  history_ = StepHistory{};
+  engine_ = std::make_unique<core::Engine>(options_.engine);
+  if (!disk_formatted_ || options_.engine.tier_bytes[tier_index(Tier::disk)] == 0) {
+    tiers_.stop();
+    return;
+  }
+  plan_recovery();
+  const core::DiskFormat format{&options_.layout};
+  tiers_.stop();
+  send(format);
+}
+
+void VirtualWorld::lose_unsynced() {
+  for (auto at = tiers_.disk().begin(); at != tiers_.disk().end();) {
+    const bool lost = !at->second.synced && prng_.chance(1, 2);
+    at = lost ? tiers_.disk().erase(at) : std::next(at);
+  }
+}
+
+void VirtualWorld::plan_recovery() {
+  std::vector<const VirtualTiers::DiskEntry*> entries;
+  for (const auto& [place, entry] : tiers_.disk()) entries.push_back(&entry);
+  std::ranges::sort(entries, [](const auto* a, const auto* b) {
+    return std::tie(a->entry.depth, a->entry.key, a->entry.group) <
+           std::tie(b->entry.depth, b->entry.key, b->entry.group);
+  });
+  durable_keys_.clear();
+  std::map<Digest, std::size_t> groups_found;
+  for (const auto* disk_entry : entries) ++groups_found[disk_entry->entry.key];
+  RecoveryChunk chunk;
+  for (const auto* disk_entry : entries) {
+    const core::RecoveredEntry& entry = disk_entry->entry;
+    unrecovered_.insert(entry.key);
+    const bool whole = groups_found[entry.key] == options_.layout.groups.size();
+    if (whole && (entry.depth == 0 || durable_keys_.contains(entry.parent_key))) {
+      durable_keys_.insert(entry.key);
+    }
+    chunk.entries.push_back(entry);
+    chunk.tokens.insert(chunk.tokens.end(), disk_entry->tokens.begin(), disk_entry->tokens.end());
+    if (prng_.chance(1, 3)) recovery_.push_back(std::exchange(chunk, {}));
+  }
+  chunk.last = true;
+  recovery_.push_back(std::move(chunk));
+  std::ranges::reverse(recovery_);
+}
+
+std::size_t VirtualWorld::unanswered() const { return awaiting_.size(); }
+
+void VirtualWorld::forget_client(ClientId client) {
+  std::erase_if(awaiting_, [&](const RequestName& name) { return name.first == client; });
+}
+
+std::optional<core::Reply> VirtualWorld::take_reply(ClientId client, RequestId request) {
+  auto node = replies_.extract({client, request});
+  if (node.empty()) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+std::vector<core::Notice> VirtualWorld::take_notices(ClientId client) {
+  return std::exchange(notices_[client], {});
+}
+
+}  // namespace kv::world

@@ -1,0 +1,126 @@
+// VirtualWorld: everything around an Engine, under virtual time: memory, links, a disk that
+// survives restarts, seeded faults, and a trace of all inputs. After every step all checkers run.
+//
+// Owner: the test. Threads: none. Cost: a step is O(slots + blocks), for small pools.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocator/base/prng.h"
+#include "allocator/base/time_point.h"
+#include "allocator/kv_layout.h"
+#include "cachesvc/core/actions.h"
+#include "cachesvc/core/engine.h"
+#include "cachesvc/core/inputs.h"
+#include "tools/world/checkers.h"
+#include "tools/world/step_history.h"
+#include "tools/world/virtual_links.h"
+#include "tools/world/virtual_tiers.h"
+
+namespace kv::world {
+
+class VirtualWorld {
+ public:
+  struct Options {
+    core::Engine::Options engine;
+    KvLayout layout;
+    Faults faults;
+    std::uint64_t seed = 1;
+  };
+  explicit VirtualWorld(const Options& options);
+
+  // --- driving
+  // One input now: the Engine's step, its actions, all checks.
+  void send(const core::InputView& input);
+  // The next thing that happens by itself: Continue, a transfer's end, a chunk of recovery. False
+  // when nothing waits.
+  bool run_next();
+  // Until nothing waits any more. A problem when that takes more than `steps_max` steps.
+  void run_all(std::uint32_t steps_max = 100'000);
+  // Time passes; what is due meanwhile happens; then a Tick.
+  void pass_time(Duration time);
+  // The service stops and starts again: memory is lost, the disk's unsynced entries perhaps, its
+  // clients are unknown. The trace so far is replayed first and must give the same actions.
+  void restart();
+  // Replays the trace of this life into a fresh Engine.
+  void check_replay();
+  void stop_faults() { links_.set_faults({}); }
+
+  // --- what clients need
+  [[nodiscard]] std::optional<core::Reply> take_reply(ClientId client, RequestId request);
+  [[nodiscard]] std::vector<core::Notice> take_notices(ClientId client);
+  [[nodiscard]] VirtualTiers& tiers() { return tiers_; }
+  [[nodiscard]] const KvLayout& layout() const { return options_.layout; }
+  [[nodiscard]] ClientId new_client() { return ClientId{next_client_++}; }
+  [[nodiscard]] std::uint64_t life() const { return life_; }
+
+  // --- for checks
+  [[nodiscard]] const core::Engine& engine() const { return *engine_; }
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] bool recovering() const { return !recovery_.empty(); }
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+  // Requests that a living client sent and that have no reply yet.
+  [[nodiscard]] std::size_t unanswered() const;
+  void forget_client(ClientId client);  // it is gone: nobody waits for its replies
+  void problem(const std::string& text);
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  using RequestName = std::pair<ClientId, RequestId>;
+  struct RecoveryChunk {
+    std::vector<core::RecoveredEntry> entries;
+    std::vector<Token> tokens;
+    bool last = false;
+  };
+
+  void act(const core::InputView& input);
+  void erase_disk(const core::EraseDisk& erase);
+  void deliver_reply(const core::Reply& reply, const std::optional<RequestName>& current);
+  void finish_transfer();
+  void finish_sync();
+  void plan_recovery();
+  void lose_unsynced();
+  void check_step(const core::InputView& input, std::uint64_t digest_before,
+                  const std::optional<RequestName>& current);
+
+  Options options_;
+  Prng prng_;
+  TimePoint now_{};
+  std::unique_ptr<core::Engine> engine_;
+  StepHistory history_;
+  VirtualTiers tiers_;
+  VirtualLinks links_;
+  core::Actions actions_;
+  bool continue_wanted_ = false;
+  std::map<std::pair<TimePoint, std::uint64_t>, std::uint64_t> syncs_;  // due -> id
+  std::vector<std::pair<TimePoint, VirtualLinks::Report>> repeats_;     // reports to come again
+  std::vector<RecoveryChunk> recovery_;                                 // next chunk last
+  std::set<Digest> unrecovered_;
+  std::set<Digest> durable_keys_;  // on disk with their whole chain when this life began
+  std::set<Digest> broken_keys_;
+  bool disk_formatted_ = false;
+  bool errors_reported_ = false;
+
+  std::map<RequestName, std::uint64_t> reply_digests_;  // of every first reply
+  std::set<RequestName> awaiting_;
+  std::map<RequestName, core::Reply> replies_;
+  std::map<ClientId, std::vector<core::Notice>> notices_;
+  std::map<ClientId, std::uint64_t> notice_numbers_;
+
+  std::vector<std::byte> trace_;
+  std::uint64_t digest_ = 0;
+  std::uint64_t steps_ = 0;
+  std::uint64_t next_client_ = 1;
+  std::uint64_t life_ = 0;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace kv::world
