@@ -266,13 +266,13 @@ TEST(HostileBytes, WithMisalignedItemsAreReadCorrectly) {
   bool seen = false;
   for (std::size_t padding = 0; padding < 4; ++padding) {
     flatbuffers::FlatBufferBuilder builder;
+    const auto tokens = builder.CreateVector(std::vector<std::uint32_t>(padding, 1));
     // A [uint] vector with the items' bytes: aligned to 4 only. Its length becomes that of the
     // items.
     std::vector<std::uint32_t> words(sizeof(item) / 4);
     std::memcpy(words.data(), &item, sizeof(item));
     const auto vector = builder.CreateVector(words);
-    const auto filler = builder.CreateVector(std::vector<std::uint32_t>(padding, 1));
-    const auto step = wire::CreateStep(builder, 1, 0, vector.o, filler);
+    const auto step = wire::CreateStep(builder, 1, 0, vector.o, tokens);
     wire::FinishRequestBuffer(builder, wire::CreateRequest(builder, 7, nullptr, 3, 0,
                                                            wire::RequestBody::Step, step.Union()));
     auto* request = flatbuffers::GetMutableRoot<wire::Request>(builder.GetBufferPointer());
