@@ -95,7 +95,7 @@ core::StatusReply sample_status_reply() {
   core::StatusReply reply;
   std::uint32_t next = 1;
   for (core::TierStatus& tier : reply.tiers) {
-    tier = {.slot_bytes = 4096U * next,
+    tier = {.slot_bytes = std::uint64_t{4096} * next,
             .slots = next,
             .free = next + 1,
             .held = next + 2,
@@ -244,6 +244,7 @@ std::vector<Sample> reply_samples() {
       {"reply_flush", core::FlushReply{.durable_blocks = 11, .unsaved_blocks = 12}}};
   codec::ReplyEncoder encoder(kBoot);
   std::vector<Sample> samples;
+  samples.reserve(bodies.size() + 2);
   for (const auto& [name, body] : bodies) {
     samples.push_back({name, copy_of(encoder.encode(sample_reply(body), {}))});
   }

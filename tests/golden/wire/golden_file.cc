@@ -8,8 +8,9 @@
 namespace kv::testing {
 namespace {
 
-const std::filesystem::path kFolder =
-    std::filesystem::path(KV_SOURCE_DIR) / "tests" / "golden" / "wire";
+std::filesystem::path folder() {
+  return std::filesystem::path(KV_SOURCE_DIR) / "tests" / "golden" / "wire";
+}
 
 int digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -20,7 +21,7 @@ int digit(char c) {
 }  // namespace
 
 std::vector<std::byte> read_golden(std::string_view name) {
-  std::ifstream file(kFolder / (std::string(name) + ".hex"));
+  std::ifstream file(folder() / (std::string(name) + ".hex"));
   std::vector<std::byte> bytes;
   std::string line;
   while (std::getline(file, line)) {
@@ -40,7 +41,7 @@ std::vector<std::byte> read_golden(std::string_view name) {
 void write_golden(std::string_view name, const std::vector<std::byte>& bytes) {
   constexpr std::size_t kBytesPerLine = 16;
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::ofstream file(kFolder / (std::string(name) + ".hex"));
+  std::ofstream file(folder() / (std::string(name) + ".hex"));
   file << "# " << name << ", " << bytes.size()
        << " bytes. Values: tests/cachesvc/wire/samples.cc\n";
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -52,7 +53,7 @@ void write_golden(std::string_view name, const std::vector<std::byte>& bytes) {
 
 std::vector<std::string> golden_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
     if (entry.path().extension() == ".hex") names.push_back(entry.path().stem().string());
   }
   std::ranges::sort(names);
