@@ -1,0 +1,101 @@
+// AttachServer: the attach socket. Each program opens one connection: the kernel says who it is, it
+// is given an id and a secret, and descriptors of the memory it works on. A connection that ends
+// says nothing about the process: the pidfd and the lease do. Owner: the service. Threads: the loop
+// thread only; never waits. Malformed packets get an error reply. Bounded by `connections_max`; a
+// packet is at most 1 KiB. Cost: a few system calls a packet.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include <sys/types.h>
+
+#include "allocator/base/result.h"
+#include "cachesvc/shell/event_loop.h"
+#include "cachesvc/shell/log.h"
+#include "cachesvc/wire/attach_codec.h"
+#include "tiering/stores/file_descriptor.h"
+
+namespace kv::shell {
+
+class AttachServer {
+ public:
+  struct Peer {
+    uid_t user = 0;
+    pid_t process = 0;
+    FileDescriptor process_descriptor;  // a pidfd
+    bool wants_admin = false;
+  };
+  struct Ticket {
+    ClientId client;
+    codec::Id128 secret;
+  };
+  struct Memory {
+    FileDescriptor descriptor;
+    std::uint64_t bytes = 0;
+    bool writable = false;
+  };
+  struct Options {
+    std::string path;
+    codec::Id128 boot;
+    std::size_t connections_max = 0;
+    // Takes a new client in. fails: exhausted.
+    std::function<Result<Ticket>(Peer)> enter;
+    // fails: unavailable (the tier is off).
+    std::function<Result<Memory>(codec::AttachKind)> memory;
+  };
+  struct Counters {
+    std::uint64_t entered = 0, denied = 0, malformed = 0, refused_connections = 0;
+  };
+
+  // Listens, mode 0660. fails: unavailable.
+  [[nodiscard]] static Result<std::unique_ptr<AttachServer>> make(EventLoop& loop,
+                                                                  const Logger& log,
+                                                                  Options options);
+  ~AttachServer();  // closes all connections and removes the socket file
+  AttachServer(const AttachServer&) = delete;
+  AttachServer& operator=(const AttachServer&) = delete;
+  AttachServer(AttachServer&&) = delete;
+  AttachServer& operator=(AttachServer&&) = delete;
+
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  struct Connection {
+    FileDescriptor socket;
+    uid_t user = 0;
+    pid_t process = 0;
+    bool has_entered = false;
+    EventLoop::Watch watch;  // ends before the socket
+  };
+  AttachServer(EventLoop& loop, const Logger& log, Options options)
+      : loop_(loop), log_(log), options_(std::move(options)) {}
+
+  [[nodiscard]] Result<void> listen();
+  void accept();
+  void add_connection(FileDescriptor socket);
+  void receive(std::uint64_t id);
+  enum class Received : std::uint8_t { answered, nothing, end };
+  [[nodiscard]] Received receive_packet(Connection& connection);
+  [[nodiscard]] Error refuse_packet(const Error& error);
+  [[nodiscard]] Result<codec::AttachReply> answer(Connection& connection,
+                                                  std::span<const std::byte> packet,
+                                                  FileDescriptor& passed);
+  [[nodiscard]] Result<codec::AttachReply> enter(Connection& connection, bool wants_admin);
+  [[nodiscard]] bool send(const Connection& connection, const codec::AttachReply& reply,
+                          const FileDescriptor& passed) const;
+
+  EventLoop& loop_;
+  const Logger& log_;
+  Options options_;
+  Counters counters_;
+  FileDescriptor listener_;
+  EventLoop::Watch listener_watch_;
+  std::uint64_t next_connection_ = 1;
+  std::unordered_map<std::uint64_t, Connection> connections_;
+};
+
+}  // namespace kv::shell

@@ -1,0 +1,331 @@
+#include "cachesvc/shell/config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "cachesvc/shell/config_file.h"
+#include "cachesvc/shell/nearest.h"
+#include "cachesvc/shell/quantity.h"
+
+namespace kv::shell {
+namespace {
+
+constexpr std::string_view kEnvironmentPrefix = "CACHESVC_";
+constexpr std::string_view kDirectoryVariable = "CACHESVC_DIR";
+constexpr std::size_t kPathBytesMax = 107;  // sun_path less its terminator
+
+struct Setting {
+  std::string text;
+  std::string origin;  // default | file | environment | flag
+  std::string place;   // for messages: "FILE:LINE", a variable's name, "command line"
+};
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  out += text;
+  return out + "\"";
+}
+
+std::vector<std::string_view> key_names() {
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : config_keys()) names.push_back(key.name);
+  return names;
+}
+
+std::optional<std::size_t> find_key(std::string_view name) {
+  const auto keys = config_keys();
+  const auto found = std::ranges::find(keys, name, &ConfigKey::name);
+  if (found == keys.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - keys.begin());
+}
+
+ConfigProblem unknown_key(std::string_view name, std::string_view place) {
+  const auto names = key_names();
+  return {std::string(name), "unknown key (" + std::string(place) + ")",
+          "the nearest key is " + std::string(nearest_name(name, names))};
+}
+
+// Puts values into a Config by the table.
+class Setter {
+ public:
+  Setter(const ConfigKey& key, const Setting& setting, LoadedConfig& loaded)
+      : key_(key), setting_(setting), loaded_(loaded) {}
+
+  void apply() {
+    switch (key_.type) {
+      case ConfigType::text:
+        loaded_.config.*std::get<std::string Config::*>(key_.field) = setting_.text;
+        return;
+      case ConfigType::choice:
+        set_choice();
+        return;
+      case ConfigType::boolean:
+        set_boolean();
+        return;
+      case ConfigType::bytes:
+        set_number(parse_bytes(setting_.text));
+        return;
+      case ConfigType::count:
+        set_number(parse_count(setting_.text));
+        return;
+      case ConfigType::duration:
+        set_duration();
+        return;
+    }
+  }
+
+ private:
+  void fail(std::string_view message, std::string remedy) {
+    loaded_.problems.push_back(
+        {std::string(key_.name),
+         in_quotes(setting_.text) + ": " + std::string(message) + " (" + setting_.place + ")",
+         std::move(remedy)});
+  }
+  [[nodiscard]] std::string example() const {
+    if (key_.type == ConfigType::count) return "write " + std::string(key_.default_text);
+    return "write " + in_quotes(key_.default_text);
+  }
+  [[nodiscard]] std::string in_unit(std::uint64_t value) const {
+    if (key_.type == ConfigType::bytes) return format_bytes(value);
+    if (key_.type == ConfigType::duration) {
+      return format_duration(Duration(static_cast<Duration::rep>(value)));
+    }
+    return std::to_string(value);
+  }
+  bool check_range(std::uint64_t value) {
+    if (value == 0 && key_.zero_is_off) return true;
+    if (value >= key_.minimum && value <= key_.maximum) return true;
+    fail("out of range", "use a value from " + in_unit(key_.minimum) + " to " +
+                             in_unit(key_.maximum) + (key_.zero_is_off ? ", or 0 for off" : ""));
+    return false;
+  }
+
+  void set_choice() {
+    if (std::ranges::find(key_.choices, setting_.text) == key_.choices.end()) {
+      std::string known;
+      for (const std::string_view choice : key_.choices) {
+        if (!known.empty()) known += ", ";
+        known += choice;
+      }
+      fail("is none of the choices", "use one of " + known);
+      return;
+    }
+    loaded_.config.*std::get<std::string Config::*>(key_.field) = setting_.text;
+  }
+  void set_boolean() {
+    if (setting_.text != "true" && setting_.text != "false") {
+      fail("is neither true nor false", "write true or false");
+      return;
+    }
+    loaded_.config.*std::get<bool Config::*>(key_.field) = setting_.text == "true";
+  }
+  void set_number(const Result<std::uint64_t>& parsed) {
+    if (!parsed) {
+      fail(parsed.error().reason, example());
+      return;
+    }
+    if (!check_range(*parsed)) return;
+    if (const auto* wide = std::get_if<std::uint64_t Config::*>(&key_.field)) {
+      loaded_.config.*(*wide) = *parsed;
+    } else {
+      loaded_.config.*std::get<std::uint32_t Config::*>(key_.field) =
+          static_cast<std::uint32_t>(*parsed);
+    }
+  }
+  void set_duration() {
+    const auto parsed = parse_duration(setting_.text);
+    if (!parsed) {
+      fail(parsed.error().reason, example());
+      return;
+    }
+    if (!check_range(static_cast<std::uint64_t>(parsed->count()))) return;
+    loaded_.config.*std::get<Duration Config::*>(key_.field) = *parsed;
+  }
+
+  const ConfigKey& key_;
+  const Setting& setting_;
+  LoadedConfig& loaded_;
+};
+
+std::string_view variable(const ConfigSources& sources, std::string_view name) {
+  for (const auto& [known, value] : sources.environment) {
+    if (known == name) return value;
+  }
+  return {};
+}
+
+// The rule that clients follow too (plugins/client).
+std::string default_directory(const ConfigSources& sources) {
+  if (const auto dir = variable(sources, "XDG_RUNTIME_DIR"); !dir.empty()) {
+    return std::string(dir) + "/cachesvc";
+  }
+  if (const auto home = variable(sources, "HOME"); !home.empty()) {
+    return std::string(home) + "/.cache/cachesvc";
+  }
+  return {};
+}
+
+// Later sources win, so they are read from the weakest to the strongest.
+class Collector {
+ public:
+  explicit Collector(const ConfigSources& sources, LoadedConfig& loaded)
+      : sources_(sources), loaded_(loaded), settings_(config_keys().size()) {}
+
+  std::vector<Setting> collect() {
+    for (std::size_t i = 0; i < settings_.size(); ++i) {
+      const std::string_view text = config_keys()[i].default_text;
+      settings_[i] = {text.starts_with('<') ? std::string() : std::string(text), "default",
+                      "default"};
+    }
+    set("service.dir", {default_directory(sources_), "default", "default"}, {});
+    if (sources_.file) read_file(*sources_.file);
+    read_environment();
+    for (const auto& [name, value] : sources_.flags) {
+      set(name, {value, "flag", "command line"}, name);
+    }
+    return std::move(settings_);
+  }
+
+ private:
+  void set(std::string_view name, Setting setting, std::string_view spelled) {
+    if (const auto index = find_key(name)) {
+      settings_[*index] = std::move(setting);
+    } else {
+      loaded_.problems.push_back(unknown_key(spelled, setting.place));
+    }
+  }
+  void read_file(const std::string& path) {
+    ConfigFile file = read_config_file(path);
+    for (auto& entry : file.entries) {
+      const std::string place = path + ":" + std::to_string(entry.line);
+      if (entry.is_plain) {
+        set(entry.key, {std::move(entry.text), "file", place}, entry.key);
+      } else {
+        loaded_.problems.push_back({entry.key, "holds no plain value (" + place + ")",
+                                    "write text, a number, true or false"});
+      }
+    }
+    if (!file.error.empty()) {
+      loaded_.problems.push_back({path, file.error, "give the path of a readable TOML file"});
+    }
+  }
+  void read_environment() {
+    if (const auto dir = variable(sources_, kDirectoryVariable); !dir.empty()) {
+      set("service.dir", {std::string(dir), "environment", std::string(kDirectoryVariable)}, {});
+    }
+    for (const auto& [name, value] : sources_.environment) {
+      // Names without "__" are not settings: other programs of the project have some.
+      if (!name.starts_with(kEnvironmentPrefix) || name.find("__") == std::string::npos) continue;
+      set(key_of_variable(name), {value, "environment", name}, name);
+    }
+  }
+  static std::string key_of_variable(std::string_view name) {
+    for (const ConfigKey& key : config_keys()) {
+      if (environment_name(key.name) == name) return std::string(key.name);
+    }
+    return {};
+  }
+
+  const ConfigSources& sources_;
+  LoadedConfig& loaded_;
+  std::vector<Setting> settings_;
+};
+
+void check_endpoint(const Config& config, std::vector<ConfigProblem>& problems) {
+  const std::string key = "service.endpoint";
+  if (!config.endpoint.starts_with("ipc://")) {
+    problems.push_back(
+        {key, in_quotes(config.endpoint) + ": only ipc endpoints are served",
+         "write \"ipc:///path/to/service.sock\"; other machines are not reached yet"});
+    return;
+  }
+  const std::string_view path = ipc_path(config.endpoint);
+  if (!path.starts_with('/')) {
+    problems.push_back({key, in_quotes(config.endpoint) + ": the path is not absolute",
+                        "write \"ipc:///path/to/service.sock\""});
+  }
+  if (path.size() > kPathBytesMax) {
+    problems.push_back(
+        {key,
+         "the socket path has " + std::to_string(path.size()) + " bytes, and the system allows 107",
+         "use a shorter service.dir or service.endpoint"});
+  }
+}
+
+}  // namespace
+
+std::string_view ipc_path(std::string_view endpoint) {
+  constexpr std::string_view kScheme = "ipc://";
+  if (!endpoint.starts_with(kScheme)) return {};
+  return endpoint.substr(kScheme.size());
+}
+
+std::string attach_path(const Config& config) { return config.dir + "/attach.sock"; }
+
+std::vector<ConfigProblem> check_config(const Config& config, std::uint64_t memory_bytes) {
+  std::vector<ConfigProblem> problems;
+  check_endpoint(config, problems);
+  if (attach_path(config).size() > kPathBytesMax) {
+    problems.push_back({"service.dir",
+                        "the path of DIR/attach.sock has " +
+                            std::to_string(attach_path(config).size()) +
+                            " bytes, and the system allows 107",
+                        "use a shorter service.dir"});
+  }
+  if (config.disk_bytes > 0 && config.host_bytes == 0) {
+    problems.push_back({"disk.bytes",
+                        "the disk tier is on (" + format_bytes(config.disk_bytes) +
+                            ") but the host tier, through which it loads, is off",
+                        "set host.bytes to at least 1MiB, or disk.bytes to 0"});
+  }
+  const std::uint64_t wanted = config.device_bytes + config.host_bytes;
+  if (memory_bytes > 0 && wanted > memory_bytes) {
+    problems.push_back({"host.bytes",
+                        "device.bytes and host.bytes together want " + format_bytes(wanted) +
+                            ", and the machine has " + format_bytes(memory_bytes),
+                        "lower host.bytes or device.bytes"});
+  }
+  return problems;
+}
+
+std::string config_value_text(const Config& config, const ConfigKey& key) {
+  switch (key.type) {
+    case ConfigType::text:
+    case ConfigType::choice:
+      return config.*std::get<std::string Config::*>(key.field);
+    case ConfigType::boolean:
+      return config.*std::get<bool Config::*>(key.field) ? "true" : "false";
+    case ConfigType::bytes:
+      return format_bytes(config.*std::get<std::uint64_t Config::*>(key.field));
+    case ConfigType::count:
+      return std::to_string(config.*std::get<std::uint32_t Config::*>(key.field));
+    case ConfigType::duration:
+      return format_duration(config.*std::get<Duration Config::*>(key.field));
+  }
+  return {};
+}
+
+LoadedConfig load_config(const ConfigSources& sources) {
+  LoadedConfig loaded;
+  const std::vector<Setting> settings = Collector(sources, loaded).collect();
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    loaded.origins.push_back(settings[i].origin);
+    Setter(config_keys()[i], settings[i], loaded).apply();
+  }
+  Config& config = loaded.config;
+  if (config.dir.empty()) {
+    loaded.problems.push_back(
+        {"service.dir", "no directory is known: HOME is not set", "give --dir DIR"});
+    return loaded;
+  }
+  config.dir =
+      (std::filesystem::path(sources.working_directory) / config.dir).lexically_normal().string();
+  while (config.dir.size() > 1 && config.dir.ends_with('/')) config.dir.pop_back();
+  if (config.endpoint.empty()) config.endpoint = "ipc://" + config.dir + "/service.sock";
+  // Rules between keys make sense only for values that were understood.
+  if (loaded.ok()) loaded.problems = check_config(config, sources.memory_bytes);
+  return loaded;
+}
+
+}  // namespace kv::shell

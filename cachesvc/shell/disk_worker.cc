@@ -1,0 +1,147 @@
+#include "cachesvc/shell/disk_worker.h"
+
+#include <span>
+#include <utility>
+
+#include "allocator/base/check.h"
+#include "tiering/stores/checksum.h"
+
+namespace kv::shell {
+namespace {
+
+core::BlockOutcome to_outcome(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::ok:
+      return core::BlockOutcome::ok;
+    case ErrorCode::corrupt:
+      return core::BlockOutcome::corrupt;
+    case ErrorCode::exhausted:
+      return core::BlockOutcome::no_space;
+    default:
+      return core::BlockOutcome::io_error;
+  }
+}
+
+// The disk's side of a block: `slot` and `generation` are those of the disk tier.
+BlobIdentity identity_of(const core::StartTransfer& transfer, const core::TransferBlock& block) {
+  const bool to_disk = transfer.to == Tier::disk;
+  return {.key = block.key,
+          .parent_key = block.parent_key,
+          .namespace_digest = transfer.namespace_digest,
+          .depth = block.depth,
+          .group = transfer.group,
+          .slot = to_disk ? block.to_slot : block.from_slot,
+          .generation = to_disk ? block.to_generation : block.from_generation,
+          .checksum = block.checksum};
+}
+
+}  // namespace
+
+DiskWorker::DiskWorker(Opener opener, const BlockMemory& memory, CompletionQueue& completions)
+    : opener_(std::move(opener)),
+      memory_(memory),
+      completions_(completions),
+      tasks_(1),
+      thread_([this] { work(); }) {}
+
+DiskWorker::~DiskWorker() {
+  tasks_.close();
+  thread_.join();
+}
+
+bool DiskWorker::finish(std::chrono::steady_clock::time_point deadline) {
+  tasks_.close();
+  return tasks_.wait_until_ended(deadline);
+}
+
+void DiskWorker::work() {
+  while (const auto task = tasks_.pop()) {
+    std::visit([this](const auto& known) { handle(known); }, *task);
+  }
+  store_.reset();
+  tasks_.thread_ended();
+}
+
+void DiskWorker::handle(const OpenTask& task) {
+  DiskOpened done;
+  if (auto opened = opener_(task.layout)) {
+    store_ = *std::move(opened);
+  } else {
+    done.error = opened.error();
+  }
+  completions_.push(done);
+}
+
+void DiskWorker::handle(const ScanTask& task) {
+  DiskScanned done;
+  if (store_ == nullptr) {
+    done.last = true;
+  } else if (auto scanned = store_->scan_next(task.limit)) {
+    done.entries = *std::move(scanned);
+    done.last = done.entries.empty();
+  } else {
+    done.error = scanned.error();
+    done.last = true;
+  }
+  completions_.push(std::move(done));
+}
+
+void DiskWorker::handle(const EraseTask& task) {
+  if (store_ != nullptr) store_->erase(task.erases);
+}
+
+void DiskWorker::handle(const SyncTask& task) {
+  const bool ok = store_ != nullptr && store_->sync().has_value();
+  completions_.push(DiskSyncCompletion{task.id, ok});
+}
+
+void DiskWorker::handle(const TransferTask& task) {
+  TransferCompletion done{task.transfer.id, {}, {}};
+  done.outcomes.assign(task.blocks.size(), core::BlockOutcome::io_error);
+  if (store_ != nullptr) {
+    if (task.transfer.to == Tier::disk) {
+      save(task, done.outcomes);
+    } else {
+      load(task, done.outcomes);
+    }
+  }
+  completions_.push(std::move(done));
+}
+
+void DiskWorker::save(const TransferTask& task, std::vector<core::BlockOutcome>& outcomes) {
+  const core::StartTransfer& transfer = task.transfer;
+  KV_CHECK(transfer.from == Tier::host && !task.blocks.empty());
+  const std::size_t block_tokens = task.tokens.size() / task.blocks.size();
+  std::vector<BlobWrite> writes;
+  std::vector<std::size_t> indices;  // of the blocks in `writes`
+  for (std::size_t i = 0; i < task.blocks.size(); ++i) {
+    const core::TransferBlock& block = task.blocks[i];
+    const auto payload = memory_.block(Tier::host, transfer.group, block.from_slot);
+    if (crc32c(payload) != block.checksum) {
+      outcomes[i] = core::BlockOutcome::corrupt;
+      continue;
+    }
+    writes.push_back({.identity = identity_of(transfer, block),
+                      .tokens = std::span(task.tokens).subspan(i * block_tokens, block_tokens),
+                      .payload = payload});
+    indices.push_back(i);
+  }
+  std::vector<ErrorCode> codes(writes.size(), ErrorCode::unavailable);
+  if (!writes.empty()) store_->write(writes, codes);
+  for (std::size_t i = 0; i < codes.size(); ++i) outcomes[indices[i]] = to_outcome(codes[i]);
+}
+
+void DiskWorker::load(const TransferTask& task, std::vector<core::BlockOutcome>& outcomes) {
+  const core::StartTransfer& transfer = task.transfer;
+  KV_CHECK(transfer.from == Tier::disk && transfer.to == Tier::host);
+  std::vector<BlobRead> reads;
+  for (const core::TransferBlock& block : task.blocks) {
+    reads.push_back({.identity = identity_of(transfer, block),
+                     .payload = memory_.block(Tier::host, transfer.group, block.to_slot)});
+  }
+  std::vector<ErrorCode> codes(reads.size(), ErrorCode::unavailable);
+  store_->read(reads, codes);
+  for (std::size_t i = 0; i < codes.size(); ++i) outcomes[i] = to_outcome(codes[i]);
+}
+
+}  // namespace kv::shell

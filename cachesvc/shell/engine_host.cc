@@ -1,0 +1,299 @@
+#include "cachesvc/shell/engine_host.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "cachesvc/core/prefix_cache.h"
+#include "cachesvc/shell/kernel_sources.h"
+
+namespace kv::shell {
+
+EngineHost::EngineHost(const Parts& parts, const Options& options)
+    : parts_(parts),
+      own_client_(options.own_client),
+      engine_(options.engine),
+      encoder_(options.boot) {}
+
+void EngineHost::recover(const KvLayout& layout) {
+  step(core::DiskFormat{.layout = &layout});
+  if (engine_.cache() == nullptr) {
+    ++counters_.disk_failures;
+    parts_.log.write(LogLevel::error, "disk_refused",
+                     {{"reason", "a block of its layout does not fit the tiers"},
+                      {"remedy", "raise device.bytes, or move DIR/disk away"}});
+    return;
+  }
+  is_recovering_ = true;
+  define_memory();
+  parts_.disk.open(engine_.cache()->layout());
+}
+
+void EngineHost::attach(ClientId id, const ClientRegistry::Client& client) {
+  step(core::ClientAttached{.client = id,
+                            .role = client.role,
+                            .tenant = client.tenant,
+                            .process_id = static_cast<std::uint64_t>(client.process)});
+  turn();
+}
+
+void EngineHost::remove(ClientId id) {
+  parts_.clients.remove(id);
+  step(core::ClientGone{.client = id});
+  turn();
+}
+
+void EngineHost::tick() {
+  step(core::Tick{});
+  if (flushed_) {  // the own client's lease may be shorter than the flush
+    step(core::Heartbeat{.header = {.client = own_client_, .request = RequestId(++own_request_)}});
+  }
+  turn();
+}
+
+void EngineHost::turn() {
+  parts_.completions.drain(completions_);
+  for (const Completion& completion : completions_) {
+    std::visit([this](const auto& known) { handle(known); }, completion);
+  }
+  completions_.clear();
+  if (is_receiving_) receive_requests();
+  if (continue_wanted_) step(core::Continue{});
+  const bool more = continue_wanted_ || (is_receiving_ && parts_.router.has_request());
+  if (!more || turn_posted_) return;
+  turn_posted_ = true;
+  parts_.loop.post([this] {
+    turn_posted_ = false;
+    turn();
+  });
+}
+
+void EngineHost::flush(std::function<void(const core::Reply&)> done) {
+  flushed_ = std::move(done);
+  const auto header = [this] {
+    return core::RequestHeader{.client = own_client_, .request = RequestId(++own_request_)};
+  };
+  step(core::ClientAttached{
+      .client = own_client_, .role = core::ClientRole::admin, .tenant = "service"});
+  step(core::Hello{.header = header(), .protocol_version = 1, .name = "service"});
+  const core::Flush request{.header = header()};
+  flush_request_ = request.header.request;
+  step(request);
+  turn();
+}
+
+void EngineHost::step(const core::InputView& input) {
+  actions_.clear();
+  engine_.step(boot_time_now(), input, actions_);
+  continue_wanted_ = actions_.continue_wanted;
+  carry_out();
+}
+
+// ---------------------------------------------------------------- requests
+void EngineHost::receive_requests() {
+  for (int i = 0; i < kRequestsPerTurn; ++i) {
+    switch (parts_.router.receive()) {
+      case RouterSocket::Received::none:
+        return;
+      case RouterSocket::Received::malformed:
+        ++counters_.malformed;
+        break;
+      case RouterSocket::Received::request:
+        receive_request(parts_.router.body(), parts_.router.identity());
+        break;
+    }
+  }
+}
+
+void EngineHost::receive_request(std::span<const std::byte> frame, std::string_view identity) {
+  auto decoded = decoder_.decode(frame);
+  const codec::Envelope& envelope = decoder_.envelope();
+  if (envelope.client.is_none() || envelope.request.is_none()) {
+    if (is_worth_logging(++counters_.malformed)) {
+      parts_.log.write(LogLevel::warn, "request_malformed", {{"count", counters_.malformed}});
+    }
+    return;
+  }
+  const auto client = parts_.clients.authenticate(envelope.client, envelope.secret);
+  if (!client) {
+    if (is_worth_logging(++counters_.denied)) {
+      parts_.log.write(LogLevel::warn, "request_denied",
+                       {{"reason", client.error().reason}, {"count", counters_.denied}});
+    }
+    refuse(identity, envelope, client.error());
+    return;
+  }
+  if ((*client)->identity != identity) (*client)->identity = identity;
+  if (!decoded) {
+    ++counters_.refused;
+    refuse(identity, envelope, decoded.error());
+    return;
+  }
+  ++counters_.requests;
+  if (std::holds_alternative<core::Bye>(decoded->input)) (*client)->bye = envelope.request;
+  step(decoded->input);
+}
+
+void EngineHost::refuse(std::string_view identity, const codec::Envelope& envelope,
+                        const Error& error) {
+  core::Reply reply;
+  reply.client = envelope.client;
+  reply.request = envelope.request;
+  reply.error = error;
+  send(identity, encoder_.encode(reply, {}));
+}
+
+// ---------------------------------------------------------------- actions
+void EngineHost::carry_out() {
+  if (actions_.format_defined != nullptr) {
+    define_memory();
+    // Before anything else is asked of the disk.
+    if (engine_.options().tier_bytes[tier_index(Tier::disk)] > 0) {
+      parts_.disk.open(*actions_.format_defined);
+    }
+  }
+  if (!actions_.erases.empty()) {
+    std::vector<BlobErase> erases;
+    erases.reserve(actions_.erases.size());
+    for (const core::EraseDisk& erase : actions_.erases) {
+      erases.push_back({.key = erase.key,
+                        .depth = erase.depth,
+                        .group = erase.group,
+                        .slot = erase.slot,
+                        .generation = erase.generation});
+    }
+    parts_.disk.erase(std::move(erases));
+  }
+  start_transfers();
+  for (const core::SyncDisk& sync : actions_.syncs) parts_.disk.sync(sync.id);
+  told_.clear();
+  send_replies();
+  send_notices();
+}
+
+void EngineHost::define_memory() {
+  const core::PrefixCache& cache = *engine_.cache();
+  const GroupId first(0);  // every group of a tier has as many slots
+  parts_.memory.define(cache.layout(), cache.pool(Tier::device, first).slot_count(),
+                       cache.pool(Tier::host, first).slot_count());
+}
+
+void EngineHost::start_transfers() {
+  for (const core::StartTransfer& transfer : actions_.transfers) {
+    TransferTask task;
+    task.transfer = transfer;
+    const auto blocks =
+        std::span(actions_.transfer_blocks).subspan(transfer.first_block, transfer.block_count);
+    task.blocks.assign(blocks.begin(), blocks.end());
+    if (transfer.to == Tier::disk) {
+      const std::uint32_t block_tokens = engine_.cache()->layout().block_tokens;
+      const auto tokens =
+          std::span(actions_.tokens)
+              .subspan(transfer.first_token, std::size_t{block_tokens} * transfer.block_count);
+      task.tokens.assign(tokens.begin(), tokens.end());
+    }
+    if (transfer.from == Tier::disk || transfer.to == Tier::disk) {
+      parts_.disk.start(std::move(task));
+    } else {
+      parts_.copies.start(std::move(task));
+    }
+  }
+}
+
+void EngineHost::send_replies() {
+  for (const core::Reply& reply : actions_.replies) {
+    if (reply.client == own_client_) {
+      if (reply.request == flush_request_ && flushed_) std::exchange(flushed_, nullptr)(reply);
+      continue;
+    }
+    ClientRegistry::Client* const client = parts_.clients.find(reply.client);
+    if (client == nullptr || client->identity.empty()) {
+      ++counters_.unsent;
+      continue;
+    }
+    told_.push_back(reply.client);
+    send(client->identity, encoder_.encode(reply, engine_.unacknowledged(reply.client)));
+    if (reply.request == client->bye && reply.error.code == ErrorCode::ok) client->has_ended = true;
+  }
+}
+
+void EngineHost::send_notices() {
+  for (const core::Notice& notice : actions_.notices) {
+    if (std::ranges::find(told_, notice.client) != told_.end()) continue;
+    told_.push_back(notice.client);
+    const ClientRegistry::Client* const client = parts_.clients.find(notice.client);
+    if (client == nullptr || client->identity.empty()) continue;  // repeated with its next reply
+    send(client->identity, encoder_.encode_notices(engine_.unacknowledged(notice.client)));
+  }
+}
+
+void EngineHost::send(std::string_view identity, std::span<const std::byte> frame) {
+  // What does not go out is not lost: the client asks again, and the Engine kept the reply.
+  if (parts_.router.send(identity, frame) != RouterSocket::Sent::sent) {
+    if (is_worth_logging(++counters_.unsent)) {
+      parts_.log.write(LogLevel::warn, "reply_unsent", {{"count", counters_.unsent}});
+    }
+  }
+}
+
+// ---------------------------------------------------------------- completions
+void EngineHost::handle(const TransferCompletion& completion) {
+  step(core::TransferDone{
+      .id = completion.id, .outcomes = completion.outcomes, .checksums = completion.checksums});
+}
+
+void EngineHost::handle(const DiskOpened& completion) {
+  if (completion.error.code != ErrorCode::ok) {
+    end_recovery(completion.error);
+  } else if (is_recovering_) {
+    parts_.disk.scan(core::kRecoveredEntriesMax);
+  }
+}
+
+void EngineHost::handle(const DiskScanned& completion) {
+  if (completion.error.code != ErrorCode::ok) {
+    end_recovery(completion.error);
+    return;
+  }
+  recovered_.clear();
+  recovered_tokens_.clear();
+  for (const BlobStore::Scanned& entry : completion.entries) {
+    const BlobIdentity& identity = entry.identity;
+    recovered_.push_back({.key = identity.key,
+                          .parent_key = identity.parent_key,
+                          .namespace_digest = identity.namespace_digest,
+                          .depth = identity.depth,
+                          .group = identity.group,
+                          .slot = identity.slot,
+                          .generation = identity.generation,
+                          .checksum = identity.checksum});
+    recovered_tokens_.insert(recovered_tokens_.end(), entry.tokens.begin(), entry.tokens.end());
+  }
+  step(
+      core::Recovered{.entries = recovered_, .tokens = recovered_tokens_, .last = completion.last});
+  if (!completion.last) {
+    parts_.disk.scan(core::kRecoveredEntriesMax);
+    return;
+  }
+  is_recovering_ = false;
+  const core::Counters counters = engine_.status().counters;
+  parts_.log.write(LogLevel::info, "disk_recovered",
+                   {{"blocks", counters.recovered_blocks}, {"orphans", counters.orphaned_blocks}});
+}
+
+void EngineHost::handle(const DiskSyncCompletion& completion) {
+  step(core::DiskSynced{.id = completion.id, .ok = completion.ok});
+}
+
+void EngineHost::end_recovery(const Error& error) {
+  ++counters_.disk_failures;
+  parts_.log.write(LogLevel::error, "disk_failed",
+                   {{"code", error_name(error.code)},
+                    {"reason", error.reason},
+                    {"field", error.field},
+                    {"remedy", "check DIR/disk; until then nothing is kept there"}});
+  if (std::exchange(is_recovering_, false))
+    step(core::Recovered{.entries = {}, .tokens = {}, .last = true});
+}
+
+}  // namespace kv::shell

@@ -1,0 +1,25 @@
+// Sizes and durations as people write them: a whole number and a unit, "64MiB", "10s". Zero needs
+// none. Owner: values only. Threads: any. Cost: O(text).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "allocator/base/result.h"
+#include "allocator/base/time_point.h"
+
+namespace kv::shell {
+
+// Units B, KiB, MiB, GiB, TiB. fails: invalid (the reason says what is missing), too_large.
+[[nodiscard]] Result<std::uint64_t> parse_bytes(std::string_view text);
+// Units ns, us, ms, s, m, h. fails: as parse_bytes.
+[[nodiscard]] Result<Duration> parse_duration(std::string_view text);
+// A whole number without a unit. fails: invalid, too_large.
+[[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text);
+
+// The same value in the largest unit that divides it: parse_bytes(format_bytes(n)) == n.
+[[nodiscard]] std::string format_bytes(std::uint64_t bytes);
+[[nodiscard]] std::string format_duration(Duration duration);
+
+}  // namespace kv::shell

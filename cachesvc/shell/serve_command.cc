@@ -1,0 +1,38 @@
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <variant>
+
+#include "cachesvc/shell/commands.h"
+#include "cachesvc/shell/config_show.h"
+#include "cachesvc/shell/service.h"
+
+namespace kv::shell {
+
+int serve(const ConfigSources& sources) {
+  const LoadedConfig loaded = load_config(sources);
+  if (!loaded.ok()) {
+    std::fputs(problems_as_text(loaded).c_str(), stderr);
+    return kExitUsage;
+  }
+  // A reader of stdout that went away must not end the service.
+  std::signal(SIGPIPE, SIG_IGN);
+  Service::Options options;
+  options.config = loaded.config;
+  options.handle_signals = true;
+  auto made = Service::make(options);
+  if (const auto* problem = std::get_if<StartProblem>(&made)) {
+    std::fprintf(stderr, "error: %s; %s\n", problem->message.c_str(), problem->remedy.c_str());
+    return kExitFailed;
+  }
+  std::printf("ready endpoint=%s dir=%s\n", loaded.config.endpoint.c_str(),
+              loaded.config.dir.c_str());
+  std::fflush(stdout);
+  const Service::Ended how = std::get<std::unique_ptr<Service>>(made)->run();
+  // Destroying it would wait for the worker that hangs.
+  if (how == Service::Ended::hung) std::_Exit(kExitFailed);
+  return how == Service::Ended::clean ? kExitOk : kExitFailed;
+}
+
+}  // namespace kv::shell

@@ -1,0 +1,268 @@
+#include "cachesvc/shell/service.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+
+#include "cachesvc/shell/attach_server.h"
+#include "cachesvc/shell/engine_host.h"
+#include "cachesvc/shell/kernel_sources.h"
+#include "tiering/stores/disk_store.h"
+
+namespace kv::shell {
+namespace {
+
+constexpr std::chrono::milliseconds kTick(50);
+constexpr std::size_t kConnectionsSpare = 16;  // for programs that only ask to be let in
+
+StartProblem to_problem(const Error& error, std::string_view what, std::string remedy) {
+  return {std::string(what) + ": " + std::string(error.reason), std::move(remedy)};
+}
+
+DiskStore::Io to_io(std::string_view word) {
+  if (word == "io_uring") return DiskStore::Io::io_uring_direct;
+  if (word == "plain") return DiskStore::Io::plain;
+  return DiskStore::Io::automatic;
+}
+
+DiskWorker::Opener disk_opener(const Config& config) {
+  return [config](const KvLayout& layout) -> Result<std::unique_ptr<BlobStore>> {
+    KV_TRY(std::unique_ptr<DiskStore> store, DiskStore::open({.directory = config.dir + "/disk",
+                                                              .bytes = config.disk_bytes,
+                                                              .io = to_io(config.disk_io)},
+                                                             layout));
+    return std::unique_ptr<BlobStore>(std::move(store));
+  };
+}
+
+core::Engine::Options engine_options(const Config& config, bool disk_is_usable) {
+  core::Engine::Options options;
+  options.tier_bytes[tier_index(Tier::device)] = config.device_bytes;
+  options.tier_bytes[tier_index(Tier::host)] = config.host_bytes;
+  options.tier_bytes[tier_index(Tier::disk)] = disk_is_usable ? config.disk_bytes : 0;
+  options.client_capacity =
+      config.client_capacity + 1;  // and the service's own, for the last flush
+  options.sequence_capacity = config.sequences;
+  options.credits_per_client = config.credits;
+  options.lease = config.lease;
+  options.hash_seed = random_id().a;
+  options.write_through = config.write_through;
+  return options;
+}
+
+// Ids start anew at each boot: a client of an earlier one is unknown (stale), not someone else.
+// Small enough to be exact as a JSON number.
+ClientId first_client() { return ClientId(((random_id().a & 0x7FFFFFFFU) << 20U) + 1); }
+
+}  // namespace
+
+// In the order of construction; what is below uses what is above.
+struct Service::State {
+  State(const Options& given, ServiceDir taken, BlockMemory made,
+        std::unique_ptr<CompletionQueue> queue)
+      : options(given),
+        log(given.config.log_level),
+        dir(std::move(taken)),
+        memory(std::move(made)),
+        completions(std::move(queue)),
+        copies(given.config.transfer_workers, memory, *completions),
+        disk(given.opener ? given.opener : disk_opener(given.config), memory, *completions),
+        own_client(first_client()),
+        clients(given.config.client_capacity, ClientId(own_client.value + 1)) {}
+
+  [[nodiscard]] Result<void> start();
+  void start_engine();
+  [[nodiscard]] Result<AttachServer::Ticket> enter(AttachServer::Peer peer);
+  [[nodiscard]] Result<AttachServer::Memory> share(codec::AttachKind kind) const;
+  void asked_to_end();
+  void begin_end();
+  void log_end(Ended how) const;
+
+  Options options;
+  Logger log;
+  ServiceDir dir;
+  EventLoop loop;
+  BlockMemory memory;
+  std::unique_ptr<CompletionQueue> completions;
+  CopyWorkers copies;
+  DiskWorker disk;
+  codec::Id128 boot = random_id();
+  ClientId own_client;
+  std::unique_ptr<RouterSocket> router;
+  ClientRegistry clients;
+  std::optional<EngineHost> host;
+  std::unique_ptr<AttachServer> attach;
+  EventLoop::Watch requests_watch, completions_watch, tick_watch, signals_watch, end_watch;
+  bool is_ending = false;
+  bool is_saved = false;
+};
+
+Service::Service(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Service::~Service() = default;
+
+std::variant<std::unique_ptr<Service>, StartProblem> Service::make(const Options& options) {
+  const Config& config = options.config;
+  auto taken = ServiceDir::take(config);
+  if (auto* problem = std::get_if<StartProblem>(&taken)) return std::move(*problem);
+  auto memory = BlockMemory::make(config.device_bytes, config.host_bytes);
+  if (!memory) {
+    return to_problem(memory.error(), "no memory for the device and host tiers",
+                      "lower device.bytes or host.bytes");
+  }
+  auto completions = CompletionQueue::make();
+  if (!completions) {
+    return to_problem(completions.error(), "start", "raise the limit of open files");
+  }
+  auto state = std::make_unique<State>(options, std::move(std::get<ServiceDir>(taken)),
+                                       *std::move(memory), *std::move(completions));
+  if (const auto started = state->start(); !started) {
+    return to_problem(started.error(), config.endpoint, "check the directory and its mode");
+  }
+  return std::unique_ptr<Service>(new Service(std::move(state)));
+}
+
+Result<void> Service::State::start() {
+  const Config& config = options.config;
+  KV_TRY(router, RouterSocket::bind(
+                     {.endpoint = config.endpoint, .message_bytes_max = config.message_bytes}));
+  start_engine();
+  KV_TRY(attach, AttachServer::make(
+                     loop, log,
+                     {.path = attach_path(config),
+                      .boot = boot,
+                      .connections_max = config.client_capacity + kConnectionsSpare,
+                      .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
+                      .memory = [this](codec::AttachKind kind) { return share(kind); }}));
+  KV_TRY(requests_watch, loop.when_readable(router->descriptor(), [this] { host->turn(); }));
+  KV_TRY(completions_watch,
+         loop.when_readable(completions->descriptor(), [this] { host->turn(); }));
+  tick_watch = loop.every(kTick, [this] { host->tick(); });
+  if (options.handle_signals) {
+    KV_TRY(signals_watch, loop.when_asked_to_end([this] { asked_to_end(); }));
+  }
+  return {};
+}
+
+void Service::State::start_engine() {
+  const Config& config = options.config;
+  std::optional<KvLayout> on_disk;
+  bool disk_is_usable = config.disk_bytes > 0;
+  if (disk_is_usable && !options.opener) {
+    auto found = DiskStore::peek(config.dir + "/disk");
+    disk_is_usable = found.has_value();
+    if (found) {
+      on_disk = *std::move(found);
+    } else {
+      log.write(LogLevel::error, "disk_refused",
+                {{"code", error_name(found.error().code)},
+                 {"reason", found.error().reason},
+                 {"remedy", "move " + config.dir + "/disk away; this run has no disk tier"}});
+    }
+  }
+  host.emplace(EngineHost::Parts{loop, log, *router, clients, memory, *completions, copies, disk},
+               EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client});
+  if (on_disk) host->recover(*on_disk);
+}
+
+Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
+  if (clients.is_full()) {
+    if (const ClientId ended = clients.oldest_ended(); !ended.is_none()) host->remove(ended);
+  }
+  const codec::Id128 secret = random_id();
+  ClientRegistry::Client client;
+  client.secret = secret;
+  client.role = peer.wants_admin ? core::ClientRole::admin : core::ClientRole::runner;
+  client.tenant = "uid:" + std::to_string(peer.user);
+  client.process = peer.process;
+  client.process_descriptor = std::move(peer.process_descriptor);
+  const int process = client.process_descriptor.get();
+  KV_TRY(const ClientId id, clients.add(std::move(client)));
+  ClientRegistry::Client& added = *clients.find(id);
+  auto watch = loop.when_readable(process, [this, id] {
+    log.write(LogLevel::info, "client_gone", {{"client", id.value}});
+    host->remove(id);
+  });
+  if (!watch) {
+    clients.remove(id);
+    return watch.error();
+  }
+  added.process_watch = *std::move(watch);
+  log.write(LogLevel::info, "client_attached",
+            {{"client", id.value},
+             {"tenant", added.tenant},
+             {"process", static_cast<std::uint64_t>(added.process)}});
+  host->attach(id, added);
+  return AttachServer::Ticket{.client = id, .secret = secret};
+}
+
+Result<AttachServer::Memory> Service::State::share(codec::AttachKind kind) const {
+  const bool is_device = kind == codec::AttachKind::device_pool;
+  const HostArena* const arena = memory.arena(is_device ? Tier::device : Tier::host);
+  if (arena == nullptr) return Error{ErrorCode::unavailable, "this tier is off", "kind"};
+  // Readers get a descriptor that cannot be mapped for writing.
+  int descriptor = -1;
+  if (is_device) {
+    descriptor = fcntl(arena->descriptor(), F_DUPFD_CLOEXEC, 0);
+  } else {
+    KV_TRY(descriptor, arena->read_only_descriptor());
+  }
+  if (descriptor < 0) return Error{ErrorCode::unavailable, "no descriptor left", {}};
+  return AttachServer::Memory{.descriptor = FileDescriptor(descriptor),
+                              .bytes = arena->bytes().size(),
+                              .writable = is_device};
+}
+
+void Service::State::asked_to_end() {
+  if (is_ending) std::_Exit(EXIT_FAILURE);
+  begin_end();
+}
+
+// Nothing new comes in; what is in memory goes to disk; then the loop ends.
+void Service::State::begin_end() {
+  if (std::exchange(is_ending, true)) return;
+  log.write(LogLevel::info, "ending");
+  attach.reset();
+  requests_watch = EventLoop::Watch();
+  host->stop_receiving();
+  end_watch = loop.every(options.end_time_max, [this] { loop.stop(); });
+  host->flush([this](const core::Reply& reply) {
+    is_saved = reply.error.code == ErrorCode::ok;
+    if (const auto* flushed = std::get_if<core::FlushReply>(&reply.body)) {
+      log.write(LogLevel::info, "flushed",
+                {{"durable_blocks", flushed->durable_blocks},
+                 {"unsaved_blocks", flushed->unsaved_blocks}});
+    }
+    loop.stop();
+  });
+}
+
+void Service::State::log_end(Ended how) const {
+  const EngineHost::Counters& counters = host->counters();
+  log.write(how == Ended::clean ? LogLevel::info : LogLevel::error, "ended",
+            {{"how", how == Ended::clean     ? "clean"
+                     : how == Ended::unsaved ? "unsaved"
+                                             : "hung"},
+             {"requests", counters.requests},
+             {"malformed", counters.malformed},
+             {"refused", counters.refused},
+             {"denied", counters.denied},
+             {"unsent", counters.unsent}});
+}
+
+Service::Ended Service::run() {
+  State& state = *state_;
+  state.loop.run();
+  const auto deadline = std::chrono::steady_clock::now() + state.options.end_time_max;
+  Ended how = state.is_saved ? Ended::clean : Ended::unsaved;
+  if (!state.copies.finish(deadline) || !state.disk.finish(deadline)) how = Ended::hung;
+  state.log_end(how);
+  return how;
+}
+
+void Service::request_end() {
+  state_->loop.post([this] { state_->begin_end(); });
+}
+
+}  // namespace kv::shell

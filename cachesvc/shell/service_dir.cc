@@ -1,0 +1,109 @@
+#include "cachesvc/shell/service_dir.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "cachesvc/shell/unix_address.h"
+
+namespace kv::shell {
+namespace {
+
+std::string system_text(int code) { return std::generic_category().message(code); }
+
+StartProblem in_use(const std::string& path) {
+  return {"address in use: another service runs on " + path,
+          "stop it, or give this one another --dir"};
+}
+
+std::optional<StartProblem> make_directory(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (const fs::path parent = fs::path(dir).parent_path(); !parent.empty()) {
+    fs::create_directories(parent, error);
+  }
+  if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
+    return StartProblem{dir + " cannot be made: " + system_text(errno),
+                        "give --dir a directory that this user may make"};
+  }
+  struct stat status{};
+  if (stat(dir.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return StartProblem{dir + " is no directory", "give --dir another path"};
+  }
+  if (status.st_uid != geteuid() && geteuid() != 0) {
+    return StartProblem{dir + " belongs to another user", "give --dir a directory of your own"};
+  }
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return StartProblem{dir + " can be written by others", "chmod 0700 " + dir};
+  }
+  return std::nullopt;
+}
+
+// The kernel drops the lock when the process ends, however it ends.
+std::variant<FileDescriptor, StartProblem> take_lock(const std::string& path,
+                                                     const std::string& locked) {
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.is_open()) {
+    return StartProblem{path + " cannot be opened: " + system_text(errno),
+                        "check the directory's owner and mode"};
+  }
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return in_use(locked);
+  return file;
+}
+
+bool is_listened_on(const std::string& path, int type) {
+  const FileDescriptor probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sockaddr_un address = unix_address(path);
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    return true;
+  }
+  return errno != ECONNREFUSED && errno != ENOENT;
+}
+
+std::optional<StartProblem> clear_socket(const std::string& path, int type) {
+  struct stat status{};
+  if (lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return std::nullopt;
+    return StartProblem{path + " cannot be read: " + system_text(errno),
+                        "check the directory's owner and mode"};
+  }
+  if (!S_ISSOCK(status.st_mode)) {
+    return StartProblem{path + " exists and is no socket", "move it away, or give another --dir"};
+  }
+  if (is_listened_on(path, type)) return in_use(path);
+  if (unlink(path.c_str()) != 0) {
+    return StartProblem{path + " cannot be removed: " + system_text(errno),
+                        "check the directory's owner and mode"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<ServiceDir, StartProblem> ServiceDir::take(const Config& config) {
+  if (auto problem = make_directory(config.dir)) return *std::move(problem);
+  ServiceDir taken;
+  auto lock = take_lock(config.dir + "/service.lock", config.dir);
+  if (auto* problem = std::get_if<StartProblem>(&lock)) return std::move(*problem);
+  taken.directory_lock_ = std::move(std::get<FileDescriptor>(lock));
+
+  const std::string socket_path(ipc_path(config.endpoint));
+  lock = take_lock(socket_path + ".lock", socket_path);
+  if (auto* problem = std::get_if<StartProblem>(&lock)) return std::move(*problem);
+  taken.endpoint_lock_ = std::move(std::get<FileDescriptor>(lock));
+
+  if (auto problem = clear_socket(socket_path, SOCK_STREAM)) return *std::move(problem);
+  if (auto problem = clear_socket(attach_path(config), SOCK_SEQPACKET)) return *std::move(problem);
+  return taken;
+}
+
+}  // namespace kv::shell
