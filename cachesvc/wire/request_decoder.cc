@@ -92,8 +92,14 @@ Result<core::StepItem> step_item(const wire::StepItem& from, std::uint64_t token
   if (std::uint64_t{from.token_offset()} + from.token_count() > token_count) {
     return invalid("outside of the message's tokens", "token_count");
   }
+  // What an operation does not use stays free for a later meaning.
+  const auto op = static_cast<core::StepOp>(from.op());
+  const bool has_tokens = from.token_offset() != 0 || from.token_count() != 0;
+  if (has_tokens && op != core::StepOp::append) return invalid("not of this op", "token_count");
+  const bool has_value = op != core::StepOp::append && op != core::StepOp::free;
+  if (from.value() != 0 && !has_value) return invalid("not of this op", "value");
   return core::StepItem{.sequence = sequence,
-                        .op = static_cast<core::StepOp>(from.op()),
+                        .op = op,
                         .token_offset = from.token_offset(),
                         .token_count = from.token_count(),
                         .value = from.value()};

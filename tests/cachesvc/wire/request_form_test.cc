@@ -242,6 +242,20 @@ TEST(RequestForm, RefusesItemsThatReachBeyondTheTokens) {
                  "token_count");
 }
 
+TEST(RequestForm, RefusesItemsWithNumbersThatTheirOperationDoesNotUse) {
+  for (std::uint8_t op = 0; op < 5; ++op) {
+    SCOPED_TRACE(static_cast<int>(op));
+    const bool uses_tokens = op == 0;
+    const bool uses_value = op == 1 || op == 2 || op == 4;
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 0, 0)}, 5)), true);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 2, 0)}, 5)), uses_tokens);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 2, 0, 0)}, 5)), uses_tokens);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 0, 9)}, 5)), uses_value);
+  }
+  expect_refused(step({wire::StepItem(1, 3, 0, 0, 9)}, 5), ErrorCode::invalid, "value");
+  expect_refused(step({wire::StepItem(1, 1, 0, 2, 9)}, 5), ErrorCode::invalid, "token_count");
+}
+
 TEST(RequestForm, BoundsTreeNodesAndKnowsTheTiers) {
   const auto tree = [](std::uint32_t nodes) {
     return request_frame(RequestBody::Tree, [&](FlatBufferBuilder& builder) {
