@@ -1,23 +1,33 @@
 // DiskStore: the BlobStore on a local disk. Payload in slab files (one size class for each layer
-// group: block bytes rounded up to 4 KiB, slot i at offset i * slot bytes), O_DIRECT through
-// io_uring with a pread/pwrite path where either is refused; the index in RocksDB (DESIGN section
-// 6).
+// group: block bytes rounded up to 4 KiB, slot i at offset i * slot bytes, over files of a fixed
+// number of slots), O_DIRECT through io_uring with a pread/pwrite path where either is refused; the
+// index in RocksDB (DESIGN section 6).
 //
 // Directory: format (layout and store version, written by temp file, flush, rename), lock (flock:
 // one service a directory), slab.<group>.<n>, index/. Foreign files are left alone; temp files of
-// an earlier run are removed and counted. Threads: one caller at a time; counters() from any. Cost:
-// one disk read or write a block; the index entry is about 200 bytes and one WriteBatch a call.
+// an earlier run (format.*.tmp) are removed and counted. Modes 0700 and 0600.
+//
+// A write verifies the payload's checksum, and first removes an index entry that still names the
+// slot. A read that finds wrong bytes removes the entry at once. scan_next() gives the entries of
+// earlier runs only. A slot beyond the budget is `exhausted`.
+//
+// Threads: one caller at a time; counters() from any.
+// Cost: one disk read or write a block; an index entry of about 200 bytes, one WriteBatch a call;
+// 44 bytes of memory a slot; open() reads the index once (about 0.5 s for a million entries).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "allocator/kv_layout.h"
 #include "tiering/stores/blob_store.h"
 
 namespace kv {
+
+struct DiskStoreSeams;
 
 class DiskStore final : public BlobStore {
  public:
@@ -33,6 +43,8 @@ class DiskStore final : public BlobStore {
     std::uint64_t written_blocks = 0, read_blocks = 0, erased_blocks = 0;
     std::uint64_t corrupt_blocks = 0, failed_writes = 0, failed_reads = 0;
     std::uint64_t damaged_entries = 0, temp_files_removed = 0;
+    std::uint64_t foreign_files = 0;          // left alone
+    std::uint64_t out_of_budget_entries = 0;  // dropped at open: the budget became smaller
   };
 
   // What a directory holds, without opening it: its layout, or nothing when it is new. fails:
@@ -43,6 +55,14 @@ class DiskStore final : public BlobStore {
   // (it holds another layout; the field), corrupt, unavailable, exhausted (no space).
   [[nodiscard]] static Result<std::unique_ptr<DiskStore>> open(const Options& options,
                                                                const KvLayout& layout);
+  // The same with faults put in, for tests.
+  [[nodiscard]] static Result<std::unique_ptr<DiskStore>> open(const Options& options,
+                                                               const KvLayout& layout,
+                                                               const DiskStoreSeams& seams);
+  DiskStore(const DiskStore&) = delete;
+  DiskStore& operator=(const DiskStore&) = delete;
+  DiskStore(DiskStore&&) = delete;
+  DiskStore& operator=(DiskStore&&) = delete;
   ~DiskStore() override;
 
   void write(std::span<const BlobWrite> blobs, std::span<ErrorCode> outcomes) override;
@@ -52,6 +72,8 @@ class DiskStore final : public BlobStore {
   [[nodiscard]] Result<std::vector<Scanned>> scan_next(std::uint32_t limit) override;
 
   [[nodiscard]] Io io() const;  // the path in use
+  // Why io_uring with O_DIRECT is not in use; empty when it is. Static storage.
+  [[nodiscard]] std::string_view plain_reason() const;
   [[nodiscard]] Counters counters() const;
   // Bytes of a disk slot for this group: block bytes rounded up to 4 KiB.
   [[nodiscard]] static std::uint64_t slot_bytes(const KvLayout& layout, GroupId group);

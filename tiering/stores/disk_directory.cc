@@ -1,0 +1,73 @@
+#include "tiering/stores/disk_directory.h"
+
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "tiering/stores/file_error.h"
+#include "tiering/stores/slab_name.h"
+
+namespace kv {
+namespace {
+
+// What write_disk_format leaves behind when it is killed.
+bool is_temp_name(std::string_view name) {
+  return name.starts_with("format.") && name.ends_with(".tmp");
+}
+
+Result<void> make_folder(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (error) return file_error(error.value(), "disk store: cannot make the directory");
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return file_error(errno, "disk store: cannot make the directory");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DiskDirectory> DiskDirectory::open(const std::string& path) {
+  KV_TRY_VOID(make_folder(path));
+  DiskDirectory directory;
+  directory.lock_ = FileDescriptor(
+      ::open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!directory.lock_.is_open()) return file_error(errno, "disk store: cannot open the lock file");
+  if (::flock(directory.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return Error{ErrorCode::busy, "disk store: another service uses this directory", "directory"};
+    }
+    return file_error(errno, "disk store: cannot lock");
+  }
+  KV_TRY_VOID(make_folder(path + "/index"));
+  KV_TRY_VOID(directory.look_through(path));
+  return directory;
+}
+
+Result<void> DiskDirectory::look_through(const std::string& path) {
+  std::error_code error;
+  std::filesystem::directory_iterator at(path, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (is_temp_name(name)) {
+      if (std::filesystem::remove(at->path(), error)) ++temp_files_removed_;
+    } else if (parse_slab_name(name)) {
+      holds_blocks_ = true;
+    } else if (name == "index") {
+      const bool empty = std::filesystem::is_empty(at->path(), error);
+      holds_blocks_ = holds_blocks_ || !empty;
+    } else if (name != "format" && name != "lock") {
+      ++foreign_files_;
+    }
+    if (error) break;
+  }
+  if (error) return file_error(error.value(), "disk store: cannot look through the directory");
+  return {};
+}
+
+}  // namespace kv

@@ -1,0 +1,144 @@
+#include "tiering/stores/disk_index.h"
+
+#include <exception>
+#include <utility>
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/options.h>
+#include <rocksdb/slice.h>
+#include <rocksdb/status.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+
+namespace kv {
+namespace {
+
+Error error_of(const rocksdb::Status& status) {
+  if (status.IsNoSpace()) return Error{ErrorCode::exhausted, "disk index: no space", {}};
+  if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() ||
+      status.IsPathNotFound()) {
+    return Error{
+        ErrorCode::corrupt, "disk index: damaged; remove the directory to start empty", {}};
+  }
+  return Error{ErrorCode::unavailable, "disk index: input/output error", {}};
+}
+
+// RocksDB does not throw by itself, but damaged bytes and a lack of memory can make it.
+template <class Action>
+auto guarded(const Action& action) -> decltype(action()) {
+  try {
+    return action();
+  } catch (const std::exception&) {
+    return Error{ErrorCode::unavailable, "disk index: RocksDB threw", {}};
+  }
+}
+
+rocksdb::Options options_of(rocksdb::Env* environment) {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
+  rocksdb::Options options;
+  if (environment != nullptr) options.env = environment;
+  options.create_if_missing = true;
+  options.compression = rocksdb::kNoCompression;  // keys and digests do not compress
+  options.write_buffer_size = 32 * kMebibyte;
+  options.max_background_jobs = 2;
+  options.max_open_files = 256;
+  options.paranoid_checks = true;
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  options.avoid_flush_during_shutdown = false;
+  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
+  options.max_log_file_size = kMebibyte;
+  options.keep_log_file_num = 5;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  rocksdb::BlockBasedTableOptions table;
+  table.format_version = 5;
+  table.checksum = rocksdb::kXXH3;
+  table.filter_policy.reset(rocksdb::NewRibbonFilterPolicy(10));
+  table.block_cache = rocksdb::NewLRUCache(16 * kMebibyte);
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+struct DiskIndex::State {
+  std::unique_ptr<rocksdb::DB> database;
+  bool failed = false;  // the last write did
+};
+
+DiskIndex::DiskIndex(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DiskIndex::~DiskIndex() = default;
+
+Result<std::unique_ptr<DiskIndex>> DiskIndex::open(const std::string& directory,
+                                                   rocksdb::Env* environment) {
+  return guarded([&]() -> Result<std::unique_ptr<DiskIndex>> {
+    rocksdb::DB* database = nullptr;
+    const rocksdb::Status status = rocksdb::DB::Open(options_of(environment), directory, &database);
+    auto state = std::make_unique<State>();
+    state->database.reset(database);
+    if (!status.ok()) return error_of(status);
+    return std::unique_ptr<DiskIndex>(new DiskIndex(std::move(state)));
+  });
+}
+
+Result<void> DiskIndex::write(std::span<const Entry> puts,
+                              std::span<const std::string> erased_keys) {
+  return guarded([&]() -> Result<void> {
+    // After an error RocksDB takes no writes until it has put its memory into a new file.
+    if (state_->failed) {
+      if (const rocksdb::Status resumed = state_->database->Resume(); !resumed.ok()) {
+        return error_of(resumed);
+      }
+      state_->failed = false;
+    }
+    rocksdb::WriteBatch batch;
+    for (const std::string& key : erased_keys) batch.Delete(slice(key));
+    for (const Entry& entry : puts) batch.Put(slice(entry.key), slice(entry.value));
+    const rocksdb::Status status = state_->database->Write(rocksdb::WriteOptions(), &batch);
+    if (status.ok()) return {};
+    state_->failed = true;
+    return error_of(status);
+  });
+}
+
+Result<std::optional<std::string>> DiskIndex::read(std::string_view key) const {
+  return guarded([&]() -> Result<std::optional<std::string>> {
+    std::string value;
+    const rocksdb::Status status =
+        state_->database->Get(rocksdb::ReadOptions(), slice(key), &value);
+    if (status.IsNotFound()) return std::optional<std::string>();
+    if (!status.ok()) return error_of(status);
+    return std::optional<std::string>(std::move(value));
+  });
+}
+
+Result<std::vector<DiskIndex::Entry>> DiskIndex::read_from(std::string_view from,
+                                                           std::uint32_t limit) const {
+  return guarded([&]() -> Result<std::vector<Entry>> {
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> at(state_->database->NewIterator(options));
+    std::vector<Entry> entries;
+    for (at->Seek(slice(from)); at->Valid() && entries.size() < limit; at->Next()) {
+      entries.push_back({.key = at->key().ToString(), .value = at->value().ToString()});
+    }
+    if (!at->status().ok()) return error_of(at->status());
+    return entries;
+  });
+}
+
+Result<void> DiskIndex::flush() {
+  return guarded([&]() -> Result<void> {
+    const rocksdb::Status status = state_->database->FlushWAL(true);
+    if (status.ok()) return {};
+    state_->failed = true;
+    return error_of(status);
+  });
+}
+
+}  // namespace kv

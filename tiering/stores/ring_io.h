@@ -1,0 +1,16 @@
+// The FileIo on io_uring: what is submitted is in flight together.
+// Owner, threads: as FileIo. Cost: one ring; a system call for a few submissions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "allocator/base/result.h"
+#include "tiering/stores/file_io.h"
+
+namespace kv {
+
+// fails: unsupported (an old kernel, or forbidden to this process), unavailable.
+[[nodiscard]] Result<std::unique_ptr<FileIo>> make_ring_io(std::uint32_t queue_depth);
+
+}  // namespace kv

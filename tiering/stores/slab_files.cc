@@ -1,0 +1,159 @@
+#include "tiering/stores/slab_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/check.h"
+#include "tiering/stores/file_error.h"
+#include "tiering/stores/slab_name.h"
+
+namespace kv {
+namespace {
+
+constexpr std::uint64_t kGrowthBytes = std::uint64_t{64} << 20U;
+
+}  // namespace
+
+SlabFiles::SlabFiles(Options options, FileIo& io) : options_(std::move(options)), io_(&io) {
+  for (const std::uint64_t slot_bytes : options_.slot_bytes) {
+    KV_CHECK(slot_bytes > 0);
+    constexpr std::uint64_t kSlotsMax = std::numeric_limits<std::uint32_t>::max() - 1;
+    Group group;
+    group.slot_bytes = slot_bytes;
+    group.slot_count =
+        static_cast<std::uint32_t>(std::min(options_.budget_bytes / slot_bytes, kSlotsMax));
+    group.slots_per_file = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(options_.slab_bytes / slot_bytes, 1, kSlotsMax));
+    group.files.resize((std::size_t{group.slot_count} + group.slots_per_file - 1) /
+                       group.slots_per_file);
+    groups_.push_back(std::move(group));
+  }
+}
+
+std::uint32_t SlabFiles::slot_count(GroupId group) const {
+  return group.value < groups_.size() ? groups_[group.value].slot_count : 0;
+}
+std::uint64_t SlabFiles::slot_bytes(GroupId group) const { return groups_[group.value].slot_bytes; }
+
+std::string SlabFiles::path(std::size_t group, std::size_t file) const {
+  return options_.directory + "/" + slab_name(group, file);
+}
+
+std::uint64_t SlabFiles::file_bytes_max(const Group& group, std::size_t file) const {
+  const std::uint64_t first = std::uint64_t{group.slots_per_file} * file;
+  if (first >= group.slot_count) return 0;
+  return std::min<std::uint64_t>(group.slots_per_file, group.slot_count - first) * group.slot_bytes;
+}
+
+Result<SlabFiles::File*> SlabFiles::opened(GroupId group_id, SlotId slot, bool create) {
+  Group& group = groups_[group_id.value];
+  KV_CHECK(slot.value < group.slot_count);
+  const std::size_t number = slot.value / group.slots_per_file;
+  File& file = group.files[number];
+  if (file.descriptor.is_open()) return &file;
+  const std::string name = path(group_id.value, number);
+  const int flags = O_RDWR | O_CLOEXEC | (options_.direct ? O_DIRECT : 0);
+  FileDescriptor descriptor(::open(name.c_str(), flags));
+  if (!descriptor.is_open() && errno == ENOENT && create) {
+    descriptor = FileDescriptor(::open(name.c_str(), flags | O_CREAT, S_IRUSR | S_IWUSR));
+    directory_changed_ = true;
+  }
+  if (!descriptor.is_open()) {
+    if (errno == ENOENT) return Error{ErrorCode::not_found, "slab file: missing", {}};
+    return file_error(errno, "slab file: cannot open");
+  }
+  struct stat status{};
+  if (::fstat(descriptor.get(), &status) != 0) return file_error(errno, "slab file: fstat");
+  file.descriptor = std::move(descriptor);
+  file.bytes = static_cast<std::uint64_t>(status.st_size);
+  return &file;
+}
+
+Result<SlabFiles::Place> SlabFiles::place_to_read(GroupId group_id, SlotId slot) {
+  KV_TRY(const File* file, opened(group_id, slot, false));
+  const Group& group = groups_[group_id.value];
+  return Place{.descriptor = file->descriptor.get(),
+               .offset = slot.value % group.slots_per_file * group.slot_bytes};
+}
+
+Result<SlabFiles::Place> SlabFiles::place_to_write(GroupId group_id, SlotId slot) {
+  KV_TRY(File * file, opened(group_id, slot, true));
+  const Group& group = groups_[group_id.value];
+  const std::uint64_t offset = slot.value % group.slots_per_file * group.slot_bytes;
+  const std::uint64_t end = offset + group.slot_bytes;
+  if (end > file->bytes) {
+    const std::uint64_t bytes_max = file_bytes_max(group, slot.value / group.slots_per_file);
+    std::uint64_t wanted = std::min(std::max(end, file->bytes + kGrowthBytes), bytes_max);
+    int error = io_->reserve(file->descriptor.get(), wanted);
+    if (error == ENOSPC && wanted > end) {  // the last room: this slot only
+      wanted = end;
+      error = io_->reserve(file->descriptor.get(), wanted);
+    }
+    if (error != 0) return file_error(error, "slab file: cannot reserve room");
+    file->bytes = wanted;
+  }
+  file->written = true;
+  return Place{.descriptor = file->descriptor.get(), .offset = offset};
+}
+
+Result<void> SlabFiles::flush() {
+  constexpr std::string_view kFailed = "slab file: a flush failed; reopen the store";
+  if (flush_failed_) return Error{ErrorCode::unavailable, kFailed, {}};
+  for (Group& group : groups_) {
+    for (File& file : group.files) {
+      if (!file.written) continue;
+      if (io_->flush(file.descriptor.get()) != 0) {
+        flush_failed_ = true;
+        return Error{ErrorCode::unavailable, kFailed, {}};
+      }
+      file.written = false;
+    }
+  }
+  if (directory_changed_) {
+    const FileDescriptor directory(
+        ::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!directory.is_open() || ::fsync(directory.get()) != 0) {
+      return file_error(errno, "slab file: cannot flush the directory");
+    }
+    directory_changed_ = false;
+  }
+  return {};
+}
+
+Result<void> SlabFiles::trim() {
+  std::error_code error;
+  std::filesystem::directory_iterator at(options_.directory, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::optional<SlabName> name = parse_slab_name(at->path().filename().string());
+    if (!name || name->group >= groups_.size()) continue;
+    KV_TRY_VOID(trim_file(name->group, name->file));
+  }
+  if (error) return file_error(error.value(), "disk store: cannot list the directory");
+  return {};
+}
+
+Result<void> SlabFiles::trim_file(std::size_t group, std::size_t file) {
+  const std::string name = path(group, file);
+  const std::uint64_t bytes_max = file_bytes_max(groups_[group], file);
+  if (bytes_max == 0) {
+    if (::unlink(name.c_str()) != 0) return file_error(errno, "slab file: cannot remove");
+    return {};
+  }
+  struct stat status{};
+  if (::stat(name.c_str(), &status) != 0) return file_error(errno, "slab file: stat");
+  if (static_cast<std::uint64_t>(status.st_size) <= bytes_max) return {};
+  if (::truncate(name.c_str(), static_cast<off_t>(bytes_max)) != 0) {
+    return file_error(errno, "slab file: cannot shorten");
+  }
+  return {};
+}
+
+}  // namespace kv
