@@ -49,10 +49,10 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error)
-      : state_(std::in_place_index<1>, error) {  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): values and errors convert, as in std::expected
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): values and errors convert, as in std::expected
+  Result(Error error) : state_(std::in_place_index<1>, error) {
     KV_CHECK(error.code != ErrorCode::ok);
   }
   [[nodiscard]] bool has_value() const { return state_.index() == 0; }
@@ -87,9 +87,8 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : error_(error) {
-    KV_CHECK(error.code != ErrorCode::ok);
-  }  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): values and errors convert, as in std::expected
+  Result(Error error) : error_(error) { KV_CHECK(error.code != ErrorCode::ok); }
   [[nodiscard]] bool has_value() const { return error_.code == ErrorCode::ok; }
   explicit operator bool() const { return has_value(); }
   [[nodiscard]] const Error& error() const {

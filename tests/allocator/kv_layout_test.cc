@@ -42,7 +42,7 @@ TEST(KvLayout, StridesCoverABlockWithoutGapOrOverlap) {
     for (std::int64_t head = 0; head < 3; ++head) {
       for (std::int64_t token = 0; token < 4; ++token) {
         const std::int64_t k = layer * strides.layer;
-        mark(k + head * strides.k_head + token * strides.k_token, 5 * 4);
+        mark(k + head * strides.k_head + token * strides.k_token, 20);
         mark(k + strides.v_offset + head * strides.v_head + token * strides.v_token, 7);
       }
     }

@@ -34,8 +34,10 @@ class TreeModel {
   explicit TreeModel(const PrefixTree::Options& options) : tree_(options) {}
 
   PrefixTree& tree() { return tree_; }
-  std::size_t size() const { return block_of_.size(); }
-  const std::map<std::pair<std::uint32_t, Path>, BlockId>& blocks() const { return block_of_; }
+  [[nodiscard]] std::size_t size() const { return block_of_.size(); }
+  [[nodiscard]] const std::map<std::pair<std::uint32_t, Path>, BlockId>& blocks() const {
+    return block_of_;
+  }
 
   void insert(RootId root, Path parent, std::span<const Token> tokens, std::uint32_t more) {
     const BlockId above = parent.empty() ? BlockId::none() : block_of_.at({root.value, parent});
@@ -101,7 +103,7 @@ class TreeModel {
   }
 
  private:
-  bool has_child(const std::pair<std::uint32_t, Path>& where) const {
+  [[nodiscard]] bool has_child(const std::pair<std::uint32_t, Path>& where) const {
     const auto next = std::next(block_of_.find(where));  // paths below a path follow it in order
     return next != block_of_.end() && next->first.first == where.first &&
            next->first.second.size() > where.second.size() &&

@@ -25,7 +25,7 @@ struct ModelBlock {
   std::uint32_t pins = 0;
   std::uint64_t last_use = 0;
   std::array<std::set<std::uint32_t>, 3> groups;  // by tier: groups with a copy
-  bool has_any_slot() const {
+  [[nodiscard]] bool has_any_slot() const {
     return std::ranges::any_of(groups, [](auto& g) { return !g.empty(); });
   }
 };
@@ -104,35 +104,35 @@ class CacheModel {
   }
 
   // --- facts of the model
-  bool is_below(const Path& path, const Path& ancestor) const {
+  [[nodiscard]] bool is_below(const Path& path, const Path& ancestor) const {
     return path.size() > ancestor.size() &&
            std::equal(ancestor.begin(), ancestor.end(), path.begin());
   }
-  bool is_covered(const Path& path) const {
+  [[nodiscard]] bool is_covered(const Path& path) const {
     return std::ranges::any_of(blocks_, [&](const auto& entry) {
       return entry.second.pins > 0 && (entry.first == path || is_below(entry.first, path));
     });
   }
-  bool has_child(const Path& path) const {
+  [[nodiscard]] bool has_child(const Path& path) const {
     return std::ranges::any_of(blocks_,
                                [&](const auto& entry) { return is_below(entry.first, path); });
   }
-  bool child_has_copy(const Path& path, std::size_t t) const {
+  [[nodiscard]] bool child_has_copy(const Path& path, std::size_t t) const {
     return std::ranges::any_of(blocks_, [&](const auto& entry) {
       return is_below(entry.first, path) && entry.first.size() == path.size() + 2 &&
              !entry.second.groups[t].empty();
     });
   }
-  bool has_whole_copy(const ModelBlock& block, std::size_t t) const {
+  [[nodiscard]] bool has_whole_copy(const ModelBlock& block, std::size_t t) const {
     return block.groups[t].size() == group_count_;
   }
-  bool has_lower_copy(const ModelBlock& block, std::size_t t) const {
+  [[nodiscard]] bool has_lower_copy(const ModelBlock& block, std::size_t t) const {
     for (std::size_t lower = t + 1; lower < 3; ++lower) {
       if (has_whole_copy(block, lower)) return true;
     }
     return false;
   }
-  BlockId victim(std::size_t t) const {
+  [[nodiscard]] BlockId victim(std::size_t t) const {
     using Key = std::tuple<bool, std::uint64_t, std::int64_t, BlockId>;
     std::set<Key> candidates;
     for (const auto& [path, block] : blocks_) {

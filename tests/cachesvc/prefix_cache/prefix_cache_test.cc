@@ -124,8 +124,8 @@ TEST(PrefixCache, AlwaysLeavesOneTokenToCompute) {
   const std::vector<Token> tokens = {1, 2, 3, 4, 5, 6, 7, 8};
   BlockId parent;
   for (std::uint32_t i = 0; i < 2; ++i) {
-    const auto block =
-        cache.insert_pinned(root, parent, std::span(tokens).subspan(4 * i, 4), key_of(i), 1 - i);
+    const auto block = cache.insert_pinned(
+        root, parent, std::span(tokens).subspan(std::size_t{4} * i, 4), key_of(i), 1 - i);
     cache.add_copy(*block, kGroup, Tier::device, cache.take_slot(Tier::device, kGroup).value());
     parent = *block;
   }
@@ -177,6 +177,43 @@ TEST(PrefixCache, ForgetsAHoleWithItsLastDescendant) {
   EXPECT_EQ(cache.hole_count(), 0U);
   EXPECT_EQ(cache.tree().block_count(), 0U);
   EXPECT_TRUE(cache.find_key(key_of(1)).is_none());
+}
+
+// Two children at every level, so that every node is one block and a pin has to climb them all.
+TEST(PrefixCache, PinsAndClearsATreeOf65536Levels) {
+  constexpr std::uint32_t kDepth = 65'536;
+  PrefixCache cache(one_tier(2 * kDepth, 1));
+  const RootId root = cache.open_root(Digest{}).value();
+  BlockId deepest;
+  std::uint64_t number = 0;
+  for (std::uint32_t level = 0; level < kDepth; ++level) {
+    BlockId children[2];
+    for (Token token = 0; token < 2; ++token) {
+      children[token] =
+          cache.insert_pinned(root, deepest, {&token, 1}, key_of(number++), 0).value();
+      const SlotId slot = cache.take_slot(Tier::device, kGroup).value();
+      cache.add_copy(children[token], kGroup, Tier::device, slot);
+    }
+    if (!deepest.is_none()) cache.unpin(deepest);
+    cache.unpin(children[1]);
+    deepest = children[0];
+  }
+  cache.touch(deepest);
+  EXPECT_EQ(cache.covered_count(Tier::device, kGroup), kDepth);
+  EXPECT_EQ(cache.evictable(Tier::device, kGroup), kDepth);
+  cache.unpin(deepest);
+  EXPECT_EQ(cache.covered_count(Tier::device, kGroup), 0U);
+  cache.pin(deepest);
+  EXPECT_EQ(cache.covered_count(Tier::device, kGroup), kDepth);
+  cache.unpin(deepest);
+  std::uint32_t dropped = 0;
+  for (BlockId block = cache.victim(Tier::device); !block.is_none();
+       block = cache.victim(Tier::device)) {
+    cache.drop_copy(block, kGroup, Tier::device);
+    ++dropped;
+  }
+  EXPECT_EQ(dropped, 2 * kDepth);
+  EXPECT_EQ(cache.tree().block_count(), 0U);
 }
 
 }  // namespace

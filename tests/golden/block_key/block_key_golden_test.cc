@@ -40,11 +40,11 @@ TEST(BlockKeyGolden, EqualsTheVectorsForEveryBlockSize) {
                                    .tenant = tenant,
                                    .salt = salt,
                                    .block_tokens = block_tokens});
-    EXPECT_EQ(hex(key), chain["namespace_digest"]);
+    EXPECT_EQ(hex(key), chain["namespace_digest"].get<std::string>());
     const std::vector<Token> tokens = chain["tokens"];
     for (std::size_t i = 0; i < chain["keys"].size(); ++i) {
       key = next_block_key(key, std::span(tokens).subspan(i * block_tokens, block_tokens));
-      EXPECT_EQ(hex(key), chain["keys"][i]);
+      EXPECT_EQ(hex(key), chain["keys"][i].get<std::string>());
       ++compared;
     }
   }
