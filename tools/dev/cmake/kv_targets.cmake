@@ -101,7 +101,8 @@ add_custom_target(kv_threaded_tests)
 # The fuzz targets (preset fuzz).
 add_custom_target(kv_fuzz_targets)
 
-# A libFuzzer target with a smoke run in ctest; CORPUS names a folder of seed inputs.
+# A libFuzzer target with a smoke run in ctest; CORPUS names a folder of seed inputs, in the source
+# folder or, as a whole path, one that the build makes.
 #   kv_fuzz(NAME wire_decode_fuzz DEPENDS kv_wire CORPUS corpus/wire_decode)
 function(kv_fuzz)
   cmake_parse_arguments(ARG "" "NAME;CORPUS" "DEPENDS" ${ARGN})
@@ -112,7 +113,8 @@ function(kv_fuzz)
   set(found ${CMAKE_CURRENT_BINARY_DIR}/${ARG_NAME}.found)
   file(MAKE_DIRECTORY ${found})
   if(ARG_CORPUS)
-    set(seeds ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_CORPUS})
+    cmake_path(ABSOLUTE_PATH ARG_CORPUS BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+      OUTPUT_VARIABLE seeds)
   endif()
   add_test(NAME fuzz.${ARG_NAME}
     COMMAND ${ARG_NAME} -runs=20000 -max_total_time=20 -seed=1 ${found} ${seeds})
