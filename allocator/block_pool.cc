@@ -6,33 +6,28 @@ BlockPool::BlockPool(std::uint32_t slot_count)
     : states_(slot_count, SlotState::free),
       generations_(slot_count, 0),
       free_(slot_count),
-      free_position_(slot_count) {
+      listed_(slot_count, true) {
   // The lowest slot is on top.
-  for (std::uint32_t i = 0; i < slot_count; ++i) {
-    const std::uint32_t slot = slot_count - 1 - i;
-    free_[i] = slot;
-    free_position_[slot] = i;
-  }
+  for (std::uint32_t i = 0; i < slot_count; ++i) free_[i] = slot_count - 1 - i;
   counts_[static_cast<std::size_t>(SlotState::free)] = slot_count;
 }
 
 Result<SlotId> BlockPool::take() {
-  if (free_.empty()) return Error{ErrorCode::exhausted, "no free slot", {}};
-  const SlotId slot(free_.back());
-  free_.pop_back();
-  ++generations_[slot.value];
-  change(slot, SlotState::held);
-  return slot;
+  while (!free_.empty()) {
+    const SlotId slot(free_.back());
+    free_.pop_back();
+    listed_[slot.value] = false;
+    if (state(slot) != SlotState::free) continue;
+    ++generations_[slot.value];
+    change(slot, SlotState::held);
+    return slot;
+  }
+  return Error{ErrorCode::exhausted, "no free slot", {}};
 }
 
 Result<void> BlockPool::take_exactly(SlotId slot, std::uint32_t generation) {
   if (slot.value >= slot_count()) return Error{ErrorCode::not_found, "no such slot", "slot"};
   if (state(slot) != SlotState::free) return Error{ErrorCode::exists, "slot is in use", "slot"};
-  const std::uint32_t position = free_position_[slot.value];
-  const std::uint32_t last = free_.back();
-  free_[position] = last;
-  free_position_[last] = position;
-  free_.pop_back();
   generations_[slot.value] = generation;
   change(slot, SlotState::held);
   return {};
@@ -51,7 +46,8 @@ void BlockPool::set_held(SlotId slot) {
 void BlockPool::release(SlotId slot) {
   KV_CHECK(state(slot) == SlotState::held || state(slot) == SlotState::cached);
   change(slot, SlotState::free);
-  free_position_[slot.value] = static_cast<std::uint32_t>(free_.size());
+  if (listed_[slot.value]) return;
+  listed_[slot.value] = true;
   free_.push_back(slot.value);
 }
 
@@ -71,6 +67,10 @@ void BlockPool::change(SlotId slot, SlotState to) {
   --counts_[static_cast<std::size_t>(current)];
   ++counts_[static_cast<std::size_t>(to)];
   current = to;
+}
+
+std::uint64_t BlockPool::bytes() const {
+  return states_.size() * (sizeof(SlotState) + 2 * sizeof(std::uint32_t)) + listed_.size() / 8;
 }
 
 }  // namespace kv

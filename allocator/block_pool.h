@@ -18,7 +18,8 @@ class BlockPool {
  public:
   explicit BlockPool(std::uint32_t slot_count);
 
-  // A free slot becomes held, its generation rises by 1. fails: exhausted. Order: last freed first.
+  // A free slot becomes held, its generation rises by 1. fails: exhausted. Order: last freed first;
+  // one that take_exactly had claimed keeps its old place.
   [[nodiscard]] Result<SlotId> take();
   // Claims one given slot (recovery of a disk index). fails: exists, when it is not free;
   // not_found.
@@ -32,6 +33,7 @@ class BlockPool {
 
   [[nodiscard]] SlotState state(SlotId slot) const { return states_[slot.value]; }
   [[nodiscard]] std::uint32_t generation(SlotId slot) const { return generations_[slot.value]; }
+  [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] std::uint32_t slot_count() const {
     return static_cast<std::uint32_t>(states_.size());
   }
@@ -44,8 +46,10 @@ class BlockPool {
 
   std::vector<SlotState> states_;
   std::vector<std::uint32_t> generations_;
-  std::vector<std::uint32_t> free_;           // a stack
-  std::vector<std::uint32_t> free_position_;  // index in free_, for take_exactly
+  // A stack. A slot claimed by take_exactly leaves its entry behind: take skips it while the slot
+  // is in use, and release makes it good again instead of a second one.
+  std::vector<std::uint32_t> free_;
+  std::vector<bool> listed_;  // has an entry in free_
   std::uint32_t counts_[4] = {0, 0, 0, 0};
 };
 

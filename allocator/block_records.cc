@@ -9,21 +9,24 @@ std::uint8_t bit_of(Tier tier) { return static_cast<std::uint8_t>(1U << tier_ind
 
 }  // namespace
 
-BlockRecords::BlockRecords(std::uint32_t block_capacity, std::uint32_t group_count)
+BlockRecords::BlockRecords(std::uint32_t block_capacity, std::uint32_t group_count,
+                           std::array<bool, kSlotTiers> tiers)
     : group_count_(group_count),
       checksums_(std::size_t{block_capacity} * group_count, 0),
       keys_(block_capacity),
       last_uses_(block_capacity, 0),
       pins_(block_capacity, 0),
       arriving_(block_capacity, 0) {
-  for (auto& slots : slots_) {
-    slots.assign(std::size_t{block_capacity} * group_count, SlotId::none().value);
+  for (std::size_t t = 0; t < kSlotTiers; ++t) {
+    if (tiers[t]) slots_[t].assign(std::size_t{block_capacity} * group_count, SlotId::none().value);
   }
 }
 
 void BlockRecords::reset(BlockId block) {
   for (std::uint32_t g = 0; g < group_count_; ++g) {
-    for (auto& slots : slots_) slots[at(block, GroupId(g))] = SlotId::none().value;
+    for (auto& slots : slots_) {
+      if (!slots.empty()) slots[at(block, GroupId(g))] = SlotId::none().value;
+    }
     checksums_[at(block, GroupId(g))] = 0;
   }
   keys_[block.value] = Digest{};
@@ -32,13 +35,8 @@ void BlockRecords::reset(BlockId block) {
   arriving_[block.value] = 0;
 }
 
-SlotId BlockRecords::slot(BlockId block, GroupId group, Tier tier) const {
-  if (tier_index(tier) >= kSlotTiers) return SlotId::none();
-  return SlotId(slots_[tier_index(tier)][at(block, group)]);
-}
-
 void BlockRecords::set_slot(BlockId block, GroupId group, Tier tier, SlotId slot) {
-  KV_CHECK(tier_index(tier) < kSlotTiers);
+  KV_CHECK(tier_index(tier) < kSlotTiers && !slots_[tier_index(tier)].empty());
   slots_[tier_index(tier)][at(block, group)] = slot.value;
 }
 
@@ -57,6 +55,14 @@ bool BlockRecords::arriving(BlockId block, Tier tier) const {
 void BlockRecords::set_arriving(BlockId block, Tier tier, bool arriving) {
   std::uint8_t& bits = arriving_[block.value];
   bits = static_cast<std::uint8_t>(arriving ? bits | bit_of(tier) : bits & ~bit_of(tier));
+}
+
+std::uint64_t BlockRecords::bytes() const {
+  std::uint64_t bytes = checksums_.size() * sizeof(checksums_[0]) +
+                        pins_.size() * (sizeof(Digest) + sizeof(std::uint64_t) +
+                                        sizeof(std::uint32_t) + sizeof(std::uint8_t));
+  for (const auto& slots : slots_) bytes += slots.size() * sizeof(slots[0]);
+  return bytes;
 }
 
 }  // namespace kv

@@ -4,6 +4,7 @@
 // Owner: PrefixCache. Threads: none. Cost: O(1); about 80 bytes a block with one group and 3 tiers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -17,12 +18,18 @@ class BlockRecords {
   // Tiers that hold slots of this service; remote copies have no slot.
   static constexpr std::size_t kSlotTiers = 3;
 
-  BlockRecords(std::uint32_t block_capacity, std::uint32_t group_count);
+  // `tiers`: those that can hold copies; the others cost no memory.
+  BlockRecords(std::uint32_t block_capacity, std::uint32_t group_count,
+               std::array<bool, kSlotTiers> tiers = {true, true, true});
 
   // Forgets everything of one block: no copies, no pins, last use 0, zero key.
   void reset(BlockId block);
 
-  [[nodiscard]] SlotId slot(BlockId block, GroupId group, Tier tier) const;
+  [[nodiscard]] SlotId slot(BlockId block, GroupId group, Tier tier) const {
+    if (tier_index(tier) >= kSlotTiers || slots_[tier_index(tier)].empty()) return SlotId::none();
+    return SlotId(slots_[tier_index(tier)][at(block, group)]);
+  }
+  // requires: the tier can hold copies.
   void set_slot(BlockId block, GroupId group, Tier tier, SlotId slot);  // none() clears
   // Checksum (CRC32C) of the bytes that the host and disk copies of this block hold.
   [[nodiscard]] std::uint32_t checksum(BlockId block, GroupId group) const;
@@ -39,6 +46,7 @@ class BlockRecords {
   [[nodiscard]] bool arriving(BlockId block, Tier tier) const;
   void set_arriving(BlockId block, Tier tier, bool arriving);
 
+  [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] std::uint32_t block_capacity() const {
     return static_cast<std::uint32_t>(pins_.size());
   }

@@ -284,56 +284,6 @@ void PrefixTree::remove(BlockId block) {
   --block_count_;
 }
 
-// ---- facts
-
-bool PrefixTree::contains(BlockId block) const {
-  return block.value < node_of_.size() && node_of_[block.value] != kNone;
-}
-
-BlockId PrefixTree::parent(BlockId block) const {
-  const Node& node = at(node_of_[block.value]);
-  if (block.value > node.first) return BlockId(block.value - 1);
-  if (node.parent == kNone) return BlockId::none();
-  const Node& above = at(node.parent);
-  return BlockId(above.first + above.count - 1);
-}
-
-bool PrefixTree::has_child(BlockId block) const {
-  const Node& node = at(node_of_[block.value]);
-  return block.value + 1 < node.first + node.count || node.child_count > 0;
-}
-
-std::uint32_t PrefixTree::depth(BlockId block) const {
-  const Node& node = at(node_of_[block.value]);
-  return node.depth + (block.value - node.first);
-}
-
-RootId PrefixTree::root(BlockId block) const { return RootId(at(node_of_[block.value]).root); }
-
-std::span<const Token> PrefixTree::tokens(BlockId block) const {
-  return {tokens_of(block.value), options_.block_tokens};
-}
-
-NodeId PrefixTree::node(BlockId block) const { return NodeId(node_of_[block.value]); }
-
-PrefixTree::Run PrefixTree::run(NodeId node) const {
-  return Run{BlockId(at(node.value).first), at(node.value).count};
-}
-
-NodeId PrefixTree::parent_node(NodeId node) const { return NodeId(at(node.value).parent); }
-
-NodeId PrefixTree::first_root_child(RootId root) const {
-  return NodeId(roots_[root.value].first_child);
-}
-
-NodeId PrefixTree::first_child(NodeId node) const { return NodeId(at(node.value).first_child); }
-
-NodeId PrefixTree::next_sibling(NodeId node) const { return NodeId(at(node.value).next_sibling); }
-
-std::uint32_t PrefixTree::child_count(NodeId node) const { return at(node.value).child_count; }
-
-std::uint32_t PrefixTree::node_capacity() const { return options_.block_capacity; }
-
 std::uint64_t PrefixTree::bytes() const {
   return options_.block_capacity * (block_bytes_ + sizeof(std::uint32_t)) +
          node_chunks_.capacity() * sizeof(node_chunks_[0]) +

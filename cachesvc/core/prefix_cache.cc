@@ -11,13 +11,21 @@ namespace {
 // Blocks that a step may have inserted and pinned before they have a copy.
 constexpr std::uint32_t kPinnedMargin = 2'048;
 
-constexpr Tier kSlotTierList[BlockRecords::kSlotTiers] = {Tier::device, Tier::host, Tier::disk};
-
 std::uint32_t block_capacity(const PrefixCache::Options& options) {
   std::uint64_t blocks = std::uint64_t{options.hole_capacity} + kPinnedMargin;
   for (const std::uint32_t slots : options.slot_count) blocks += slots;
   KV_CHECK(blocks < 0x80000000U);
   return static_cast<std::uint32_t>(blocks);
+}
+
+std::array<bool, BlockRecords::kSlotTiers> tiers_on(const PrefixCache::Options& options) {
+  std::array<bool, BlockRecords::kSlotTiers> on{};
+  for (std::size_t t = 0; t < on.size(); ++t) on[t] = options.slot_count[t] > 0;
+  return on;
+}
+
+std::uint32_t count_of(const std::array<bool, BlockRecords::kSlotTiers>& on) {
+  return static_cast<std::uint32_t>(std::count(on.begin(), on.end(), true));
 }
 
 std::uint64_t key_hash(const Digest& key) {
@@ -31,22 +39,26 @@ std::uint64_t key_hash(const Digest& key) {
 PrefixCache::PrefixCache(const Options& options)
     : options_(options),
       group_count_(static_cast<std::uint32_t>(options.layout.groups.size())),
-      stride_(kChildCopies + group_count_ * static_cast<std::uint32_t>(BlockRecords::kSlotTiers)),
+      stride_(kChildCopies + group_count_ * count_of(tiers_on(options))),
       tree_({.block_tokens = options.layout.block_tokens,
              .block_capacity = block_capacity(options),
              .root_capacity = options.root_capacity,
              .hash_seed = options.hash_seed}),
-      records_(block_capacity(options), group_count_),
+      records_(block_capacity(options), group_count_, tiers_on(options)),
       key_index_(block_capacity(options)),
-      covered_counts_(group_count_ * BlockRecords::kSlotTiers, 0) {
+      covered_counts_(std::size_t{group_count_} * kTiers, 0) {
   KV_CHECK(group_count_ > 0 && group_count_ <= kLayerGroupsMax);
-  pools_.reserve(group_count_ * BlockRecords::kSlotTiers);
+  orders_.reserve(kTiers);
+  for (std::uint32_t t = 0; t < kTiers; ++t) {
+    const bool on = options.slot_count[t] > 0;
+    orders_.emplace_back(on ? block_capacity(options) : 0);
+    if (!on) continue;
+    tier_order_[t] = tier_count_;
+    tiers_[tier_count_++] = static_cast<Tier>(t);
+  }
+  pools_.reserve(std::size_t{group_count_} * kTiers);
   for (std::uint32_t g = 0; g < group_count_; ++g) {
     for (const std::uint32_t slots : options.slot_count) pools_.emplace_back(slots);
-  }
-  orders_.reserve(BlockRecords::kSlotTiers);
-  for (const std::uint32_t slots : options.slot_count) {
-    orders_.emplace_back(slots > 0 ? block_capacity(options) : 0);
   }
   fact_chunks_.reserve((std::size_t{block_capacity(options)} >> kChunkBits) + 1);
 }
@@ -66,10 +78,12 @@ PrefixCache::Match PrefixCache::match(RootId root, std::span<const Token> tokens
     for (std::uint32_t i = 0; i < run.count; ++i) {
       const BlockId block(run.first.value + i);
       path.push_back(block);
-      hit = hit && has_any_copy(block);
+      if (!hit) continue;
+      const std::uint32_t tier = fastest_copy(block);
+      hit = tier < kTiers;
       if (!hit) continue;
       ++match.hit_blocks;
-      ++match.hit_blocks_by_tier[tier_index(fastest_tier(block))];
+      ++match.hit_blocks_by_tier[tier];
     }
   }
   return match;
@@ -123,18 +137,24 @@ bool PrefixCache::is_hole(BlockId block) const {
 std::uint32_t PrefixCache::hole_count() const { return hole_count_; }
 
 void PrefixCache::touch(BlockId deepest) {
+  KV_CHECK(tree_.contains(deepest));
   ++use_;
-  for (BlockId block = deepest; !block.is_none(); block = tree_.parent(block)) {
-    records_.set_last_use(block, use_);
-    for (const Tier tier : kSlotTierList) {
-      Order& order = orders_[tier_index(tier)];
-      if (options_.slot_count[tier_index(tier)] == 0) continue;
-      for (LruPolicy* policy : {&order.saved, &order.unsaved}) {
-        if (!policy->contains(block)) continue;
-        policy->remove(block);
-        policy->insert(block, use_, tree_.depth(block));
+  std::uint32_t last = deepest.value;
+  for (NodeId node = tree_.node(deepest); !node.is_none();) {
+    const std::uint32_t first = tree_.run(node).first.value;
+    const std::uint32_t depth = tree_.depth(BlockId(first));
+    for (std::uint32_t id = first; id <= last; ++id) records_.set_last_use(BlockId(id), use_);
+    for (const Tier tier : tiers()) {
+      LruPolicy& order = orders_[tier_index(tier)];
+      for (std::uint32_t id = first; id <= last; ++id) {
+        if (!order.contains(BlockId(id))) continue;
+        const LruPolicy::Turn turn = order.turn(BlockId(id));
+        order.remove(BlockId(id));
+        order.insert(BlockId(id), use_, depth + (id - first), turn);
       }
     }
+    node = tree_.parent_node(node);
+    if (!node.is_none()) last = tree_.run(node).first.value + tree_.run(node).count - 1;
   }
 }
 
@@ -181,21 +201,19 @@ void PrefixCache::count_at_parent(BlockId block, GroupId group, Tier tier, bool 
   if (tree_.run(node).first != block) return;
   const NodeId parent = tree_.parent_node(node);
   if (parent.is_none()) return;
-  std::uint32_t& copies = fact(parent, kChildCopies + copy_index(group, tier));
-  if (appeared) {
-    ++copies;
-  } else {
-    --copies;
+  std::uint32_t& copies = fact(parent, child_copies(group, tier));
+  copies = appeared ? copies + 1 : copies - 1;
+}
+
+bool PrefixCache::has_slot(BlockId block, Tier tier) const {
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    if (!records_.slot(block, GroupId(g), tier).is_none()) return true;
   }
+  return false;
 }
 
 bool PrefixCache::has_slot_anywhere(BlockId block) const {
-  for (std::uint32_t g = 0; g < group_count_; ++g) {
-    for (const Tier tier : kSlotTierList) {
-      if (!records_.slot(block, GroupId(g), tier).is_none()) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(tiers(), [&](Tier tier) { return has_slot(block, tier); });
 }
 
 bool PrefixCache::has_copy(BlockId block, Tier tier) const {
@@ -205,83 +223,70 @@ bool PrefixCache::has_copy(BlockId block, Tier tier) const {
   return true;
 }
 
-bool PrefixCache::has_any_copy(BlockId block) const {
-  return has_copy(block, Tier::device) || has_lower_copy(block, Tier::device);
+std::uint32_t PrefixCache::fastest_copy(BlockId block) const {
+  for (const Tier tier : tiers()) {
+    if (has_copy(block, tier)) return static_cast<std::uint32_t>(tier);
+  }
+  return kTiers;
 }
 
+bool PrefixCache::has_any_copy(BlockId block) const { return fastest_copy(block) < kTiers; }
+
 bool PrefixCache::has_lower_copy(BlockId block, Tier tier) const {
-  for (std::size_t t = tier_index(tier) + 1; t < BlockRecords::kSlotTiers; ++t) {
-    if (has_copy(block, kSlotTierList[t])) return true;
-  }
-  return false;
+  return std::ranges::any_of(tiers(),
+                             [&](Tier lower) { return lower > tier && has_copy(block, lower); });
 }
 
 Tier PrefixCache::fastest_tier(BlockId block) const {
-  for (const Tier tier : kSlotTierList) {
-    if (has_copy(block, tier)) return tier;
-  }
-  KV_CHECK(false && "the block has no copy");
-  return Tier::remote;
+  const std::uint32_t tier = fastest_copy(block);
+  KV_CHECK(tier < kTiers);
+  return static_cast<Tier>(tier);
 }
 
-bool PrefixCache::child_has_copy(BlockId block, GroupId group, Tier tier) const {
+bool PrefixCache::child_has_slot(BlockId block, Tier tier) const {
   const NodeId node = tree_.node(block);
   const PrefixTree::Run run = tree_.run(node);
   const BlockId next(block.value + 1);
-  if (next.value < run.first.value + run.count) return !records_.slot(next, group, tier).is_none();
-  return fact(node, kChildCopies + copy_index(group, tier)) > 0;
+  if (next.value < run.first.value + run.count) return has_slot(next, tier);
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    if (fact(node, child_copies(GroupId(g), tier)) > 0) return true;
+  }
+  return false;
 }
 
 // ---- eviction
 
 BlockId PrefixCache::victim(Tier tier) const {
-  if (tier_index(tier) >= orders_.size()) return BlockId::none();
-  const Order& order = orders_[tier_index(tier)];
-  const BlockId saved = order.saved.victim();
-  return saved.is_none() ? order.unsaved.victim() : saved;
+  return tier_index(tier) < kTiers ? orders_[tier_index(tier)].victim() : BlockId::none();
 }
 
 std::uint32_t PrefixCache::evictable(Tier tier, GroupId group) const {
-  if (tier_index(tier) >= BlockRecords::kSlotTiers) return 0;
+  if (tier_index(tier) >= kTiers) return 0;
   return pool(tier, group).count(SlotState::cached) - covered_count(tier, group);
 }
 
 std::uint32_t PrefixCache::covered_count(Tier tier, GroupId group) const {
-  if (tier_index(tier) >= BlockRecords::kSlotTiers) return 0;
-  return covered_counts_[copy_index(group, tier)];
+  return tier_index(tier) < kTiers ? covered_counts_[copy_index(group, tier)] : 0;
 }
 
 void PrefixCache::refresh(BlockId block, Tier tier) {
-  if (options_.slot_count[tier_index(tier)] == 0) return;
-  Order& order = orders_[tier_index(tier)];
-  bool has_copies = false;
-  bool is_leaf = true;
-  for (std::uint32_t g = 0; g < group_count_; ++g) {
-    has_copies = has_copies || !records_.slot(block, GroupId(g), tier).is_none();
-    is_leaf = is_leaf && !child_has_copy(block, GroupId(g), tier);
+  LruPolicy& order = orders_[tier_index(tier)];
+  const bool may_go = has_slot(block, tier) && !is_covered(block) && !child_has_slot(block, tier);
+  const LruPolicy::Turn turn =
+      may_go && !has_lower_copy(block, tier) ? LruPolicy::Turn::late : LruPolicy::Turn::early;
+  if (order.contains(block)) {
+    if (may_go && order.turn(block) == turn) return;
+    order.remove(block);
   }
-  const bool may_go = has_copies && is_leaf && !is_covered(block);
-  const bool saved = may_go && has_lower_copy(block, tier);
-  const auto place = [&](LruPolicy& policy, bool wanted) {
-    if (policy.contains(block) == wanted) return;
-    if (wanted) {
-      policy.insert(block, records_.last_use(block), tree_.depth(block));
-    } else {
-      policy.remove(block);
-    }
-  };
-  place(order.saved, saved);
-  place(order.unsaved, may_go && !saved);
-}
-
-void PrefixCache::refresh_all(BlockId block) {
-  for (const Tier tier : kSlotTierList) refresh(block, tier);
+  if (may_go) order.insert(block, records_.last_use(block), tree_.depth(block), turn);
 }
 
 // A copy in a tier decides of the block there and in the tiers above (is it saved?), and of its
 // parent there (is it a leaf?).
 void PrefixCache::refresh_after_copy(BlockId block, Tier tier) {
-  for (std::size_t t = 0; t <= tier_index(tier); ++t) refresh(block, kSlotTierList[t]);
+  for (const Tier above : tiers()) {
+    if (above <= tier) refresh(block, above);
+  }
   if (const BlockId parent = tree_.parent(block); !parent.is_none()) refresh(parent, tier);
 }
 
@@ -293,16 +298,25 @@ bool PrefixCache::is_covered(BlockId block) const {
 }
 
 void PrefixCache::set_covered(BlockId first, std::uint32_t count, bool covered) {
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const BlockId block(first.value + i);
+  for (const Tier tier : tiers()) {
     for (std::uint32_t g = 0; g < group_count_; ++g) {
-      for (const Tier tier : kSlotTierList) {
-        if (records_.slot(block, GroupId(g), tier).is_none()) continue;
-        std::uint32_t& counted = covered_counts_[copy_index(GroupId(g), tier)];
-        counted = covered ? counted + 1 : counted - 1;
+      std::uint32_t copies = 0;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const BlockId block(first.value + i);
+        copies += records_.slot(block, GroupId(g), tier).is_none() ? 0U : 1U;
+      }
+      std::uint32_t& counted = covered_counts_[copy_index(GroupId(g), tier)];
+      counted = covered ? counted + copies : counted - copies;
+    }
+    LruPolicy& order = orders_[tier_index(tier)];
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const BlockId block(first.value + i);
+      if (!covered) {
+        refresh(block, tier);
+      } else if (order.contains(block)) {
+        order.remove(block);
       }
     }
-    refresh_all(block);
   }
 }
 
@@ -363,16 +377,20 @@ void PrefixCache::split_facts(NodeId head, NodeId tail) {
   fact(head, kCoveredChildren) = fact(tail, kCovered) > 0 ? 1 : 0;
   const BlockId first = tree_.run(tail).first;
   for (std::uint32_t g = 0; g < group_count_; ++g) {
-    for (const Tier tier : kSlotTierList) {
-      fact(head, kChildCopies + copy_index(GroupId(g), tier)) =
+    for (const Tier tier : tiers()) {
+      fact(head, child_copies(GroupId(g), tier)) =
           records_.slot(first, GroupId(g), tier).is_none() ? 0 : 1;
     }
   }
 }
 
 std::uint64_t PrefixCache::metadata_bytes() const {
-  return tree_.bytes() + key_index_.bytes() +
-         fact_chunks_.size() * (std::uint64_t{stride_} << kChunkBits) * sizeof(std::uint32_t);
+  std::uint64_t bytes =
+      tree_.bytes() + records_.bytes() + key_index_.bytes() +
+      fact_chunks_.size() * (std::uint64_t{stride_} << kChunkBits) * sizeof(std::uint32_t);
+  for (const BlockPool& pool : pools_) bytes += pool.bytes();
+  for (const LruPolicy& order : orders_) bytes += order.bytes();
+  return bytes;
 }
 
 }  // namespace kv::core

@@ -115,11 +115,14 @@ class PrefixCache {
   // when first needed and then kept.
   //   [0]      covered: leading blocks of the run that pins cover
   //   [1]      covered_children: child nodes of which blocks are covered
-  //   [2 + c]  child nodes whose first block has a copy; c = group * kSlotTiers + tier
+  //   [2 + c]  child nodes whose first block has a copy; c counts the groups, and in each the tiers
+  //            that are on
   static constexpr std::uint32_t kCovered = 0;
   static constexpr std::uint32_t kCoveredChildren = 1;
   static constexpr std::uint32_t kChildCopies = 2;
   static constexpr std::uint32_t kChunkBits = 10;
+  static constexpr std::uint32_t kTiers = static_cast<std::uint32_t>(BlockRecords::kSlotTiers);
+
   [[nodiscard]] std::uint32_t& fact(NodeId node, std::uint32_t which) {
     return fact_chunks_[node.value >> kChunkBits]
                        [(node.value & ((1U << kChunkBits) - 1)) * stride_ + which];
@@ -128,40 +131,44 @@ class PrefixCache {
     return fact_chunks_[node.value >> kChunkBits]
                        [(node.value & ((1U << kChunkBits) - 1)) * stride_ + which];
   }
-  [[nodiscard]] static std::uint32_t copy_index(GroupId group, Tier tier) {
-    return group.value * static_cast<std::uint32_t>(BlockRecords::kSlotTiers) +
-           static_cast<std::uint32_t>(tier);
+  // requires: the tier is on.
+  [[nodiscard]] std::uint32_t child_copies(GroupId group, Tier tier) const {
+    return kChildCopies + group.value * tier_count_ + tier_order_[tier_index(tier)];
   }
+  [[nodiscard]] static std::uint32_t copy_index(GroupId group, Tier tier) {
+    return group.value * kTiers + static_cast<std::uint32_t>(tier);
+  }
+  // The tiers that are on, fastest first.
+  [[nodiscard]] std::span<const Tier> tiers() const { return {tiers_.data(), tier_count_}; }
   void clear_facts(NodeId node);
   void split_facts(NodeId head, NodeId tail);
 
+  // The index of the fastest tier with a copy of every group, or kTiers.
+  [[nodiscard]] std::uint32_t fastest_copy(BlockId block) const;
   [[nodiscard]] bool has_slot_anywhere(BlockId block) const;
-  [[nodiscard]] bool child_has_copy(BlockId block, GroupId group, Tier tier) const;
+  [[nodiscard]] bool has_slot(BlockId block, Tier tier) const;  // of some group
+  [[nodiscard]] bool child_has_slot(BlockId block, Tier tier) const;
   // A copy of the block appeared or went: the parent node counts its children's.
   void count_at_parent(BlockId block, GroupId group, Tier tier, bool appeared);
   void set_covered(BlockId first, std::uint32_t count, bool covered);
   // Puts the block where it belongs in the eviction order of a tier.
   void refresh(BlockId block, Tier tier);
-  void refresh_all(BlockId block);
   void refresh_after_copy(BlockId block, Tier tier);
   // Removes the block and then its ancestors, as far up as they have no copy, child or pin.
   void remove_while_empty(BlockId block);
   [[nodiscard]] bool is_hole(BlockId block) const;
 
-  // Blocks with a copy below go before those without.
-  struct Order {
-    explicit Order(std::uint32_t block_capacity) : saved(block_capacity), unsaved(block_capacity) {}
-    LruPolicy saved, unsaved;
-  };
-
   Options options_;
   std::uint32_t group_count_;
+  std::array<Tier, kTiers> tiers_{};
+  std::array<std::uint32_t, kTiers> tier_order_{};  // a tier's place in tiers_
+  std::uint32_t tier_count_ = 0;
   std::uint32_t stride_;
   PrefixTree tree_;
   BlockRecords records_;
-  FlatMap key_index_;                          // first 8 bytes of the key -> block
-  std::vector<BlockPool> pools_;               // by copy_index
-  std::vector<Order> orders_;                  // by tier
+  FlatMap key_index_;              // first 8 bytes of the key -> block
+  std::vector<BlockPool> pools_;   // by copy_index
+  std::vector<LruPolicy> orders_;  // by tier; blocks with a copy below have the early turn
   std::vector<std::uint32_t> covered_counts_;  // by copy_index
   std::vector<std::unique_ptr<std::uint32_t[]>> fact_chunks_;
   mutable std::vector<PrefixTree::Run> runs_;  // of the last match, kept for its memory

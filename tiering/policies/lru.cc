@@ -11,31 +11,32 @@ namespace {
 constexpr std::uint32_t kDepthBits = 20;
 constexpr std::uint32_t kDepthMax = (1U << kDepthBits) - 1;
 
-std::uint64_t pack(std::uint64_t last_use, std::uint32_t depth) {
-  KV_CHECK(last_use < (std::uint64_t{1} << (64U - kDepthBits)));
-  return (last_use << kDepthBits) | (kDepthMax - std::min(depth, kDepthMax));
+constexpr std::uint32_t kUseBits = 43;
+
+std::uint64_t pack(LruPolicy::Turn turn, std::uint64_t last_use, std::uint32_t depth) {
+  KV_CHECK(last_use < (std::uint64_t{1} << kUseBits));
+  return (static_cast<std::uint64_t>(turn) << (kUseBits + kDepthBits)) | (last_use << kDepthBits) |
+         (kDepthMax - std::min(depth, kDepthMax));
 }
 
 }  // namespace
 
 LruPolicy::LruPolicy(std::uint32_t block_capacity)
     : keys_(block_capacity, 0), places_(block_capacity, Place{kNone, kAbsent}) {
+  static_assert(kUseBits + kDepthBits == kTurnShift);
   KV_CHECK(block_capacity < kAbsent);
   heap_.reserve(block_capacity);
 }
 
-bool LruPolicy::leaves_before(std::uint32_t a, std::uint32_t b) const {
-  return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b;
-}
-
-void LruPolicy::insert(BlockId block, std::uint64_t last_use, std::uint32_t depth) {
+void LruPolicy::insert(BlockId block, std::uint64_t last_use, std::uint32_t depth, Turn turn) {
   KV_CHECK(!contains(block));
   const std::uint32_t id = block.value;
-  keys_[id] = pack(last_use, depth);
-  if (tail_ == kNone || leaves_before(tail_, id)) {
-    list_insert_after(tail_, id);
-  } else if (leaves_before(id, head_)) {
-    list_insert_after(kNone, id);
+  keys_[id] = pack(turn, last_use, depth);
+  List& list = list_of(id);
+  if (list.tail == kNone || leaves_before(list.tail, id)) {
+    list_insert_after(list, list.tail, id);
+  } else if (leaves_before(id, list.head)) {
+    list_insert_after(list, kNone, id);
   } else {
     heap_push(id);
   }
@@ -48,34 +49,38 @@ void LruPolicy::remove(BlockId block) {
   if (places_[id].next == kInHeap) {
     heap_remove(id);
   } else {
-    list_remove(id);
+    list_remove(list_of(id), id);
   }
   places_[id] = Place{kNone, kAbsent};
   --size_;
 }
 
-bool LruPolicy::contains(BlockId block) const { return places_[block.value].next != kAbsent; }
-
 BlockId LruPolicy::victim() const {
-  if (heap_.empty()) return head_ == kNone ? BlockId::none() : BlockId(head_);
-  if (head_ == kNone) return BlockId(heap_.front());
-  return BlockId(leaves_before(head_, heap_.front()) ? head_ : heap_.front());
+  // The turn is part of the key, so the first of each list and of the heap can be compared.
+  std::uint32_t first = lists_[0].head != kNone ? lists_[0].head : lists_[1].head;
+  if (!heap_.empty() && (first == kNone || leaves_before(heap_.front(), first))) {
+    first = heap_.front();
+  }
+  return BlockId(first);
 }
 
-std::uint32_t LruPolicy::size() const { return size_; }
+std::uint64_t LruPolicy::bytes() const {
+  return keys_.capacity() * sizeof(keys_[0]) + places_.capacity() * sizeof(Place) +
+         heap_.capacity() * sizeof(heap_[0]);
+}
 
 // `previous` kNone: the new head.
-void LruPolicy::list_insert_after(std::uint32_t previous, std::uint32_t block) {
-  const std::uint32_t next = previous == kNone ? head_ : places_[previous].next;
+void LruPolicy::list_insert_after(List& list, std::uint32_t previous, std::uint32_t block) {
+  const std::uint32_t next = previous == kNone ? list.head : places_[previous].next;
   places_[block] = Place{previous, next};
-  (previous == kNone ? head_ : places_[previous].next) = block;
-  (next == kNone ? tail_ : places_[next].previous) = block;
+  (previous == kNone ? list.head : places_[previous].next) = block;
+  (next == kNone ? list.tail : places_[next].previous) = block;
 }
 
-void LruPolicy::list_remove(std::uint32_t block) {
+void LruPolicy::list_remove(List& list, std::uint32_t block) {
   const Place place = places_[block];
-  (place.previous == kNone ? head_ : places_[place.previous].next) = place.next;
-  (place.next == kNone ? tail_ : places_[place.next].previous) = place.previous;
+  (place.previous == kNone ? list.head : places_[place.previous].next) = place.next;
+  (place.next == kNone ? list.tail : places_[place.next].previous) = place.previous;
 }
 
 void LruPolicy::heap_push(std::uint32_t block) {

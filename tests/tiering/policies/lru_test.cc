@@ -31,6 +31,17 @@ TEST(LruPolicy, ChoosesTheOldestThenTheDeepestThenTheSmallestId) {
   EXPECT_TRUE(policy.victim().is_none());
 }
 
+TEST(LruPolicy, LetsTheEarlyTurnGoFirstWhateverItsUse) {
+  LruPolicy policy(3);
+  policy.insert(BlockId(0), 1, 0, LruPolicy::Turn::late);
+  policy.insert(BlockId(1), 9, 0, LruPolicy::Turn::early);
+  policy.insert(BlockId(2), 8, 0, LruPolicy::Turn::early);
+  for (const std::uint32_t expected : {2U, 1U, 0U}) {
+    EXPECT_EQ(policy.victim(), BlockId(expected));
+    policy.remove(policy.victim());
+  }
+}
+
 TEST(LruPolicyDeathTest, StopsOnASecondInsertAndOnARemoveOfWhatIsNotThere) {
   LruPolicy policy(2);
   policy.insert(BlockId(0), 1, 0);
@@ -46,7 +57,7 @@ TEST(LruPolicy, EqualsASortedSetUnderRandomOperations) {
     const auto capacity = static_cast<std::uint32_t>(1 + prng.below(40));
     const bool mostly_newest = prng.chance(1, 2);
     LruPolicy policy(capacity);
-    using Key = std::tuple<std::uint64_t, std::int64_t, std::uint32_t>;
+    using Key = std::tuple<bool, std::uint64_t, std::int64_t, std::uint32_t>;
     std::set<Key> model;
     std::map<std::uint32_t, Key> keys;
     std::uint64_t now = 1;
@@ -60,17 +71,20 @@ TEST(LruPolicy, EqualsASortedSetUnderRandomOperations) {
         now += prng.below(2);
         const std::uint64_t use = mostly_newest && prng.chance(3, 4) ? now : prng.below(now + 1);
         const auto depth = static_cast<std::uint32_t>(prng.below(5));
-        policy.insert(BlockId(id), use, depth);
-        keys[id] = Key(use, -static_cast<std::int64_t>(depth), id);
+        const bool late = prng.chance(1, 3);
+        policy.insert(BlockId(id), use, depth,
+                      late ? LruPolicy::Turn::late : LruPolicy::Turn::early);
+        ASSERT_EQ(policy.turn(BlockId(id)) == LruPolicy::Turn::late, late);
+        keys[id] = Key(late, use, -static_cast<std::int64_t>(depth), id);
         model.insert(keys[id]);
       }
       ASSERT_EQ(policy.size(), model.size());
       ASSERT_EQ(policy.contains(BlockId(id)), keys.contains(id));
       ASSERT_EQ(policy.victim(),
-                model.empty() ? BlockId::none() : BlockId(std::get<2>(*model.begin())));
+                model.empty() ? BlockId::none() : BlockId(std::get<3>(*model.begin())));
     }
     while (!model.empty()) {
-      ASSERT_EQ(policy.victim(), BlockId(std::get<2>(*model.begin())));
+      ASSERT_EQ(policy.victim(), BlockId(std::get<3>(*model.begin())));
       policy.remove(policy.victim());
       model.erase(model.begin());
     }
