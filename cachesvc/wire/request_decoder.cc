@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 #include "schemas/request_generated.h"
 
@@ -86,23 +88,47 @@ Result<LayerGroup> layer_group(const wire::LayerGroup& from) {
                     .sink_tokens = from.sink_tokens()};
 }
 
-Result<core::StepItem> step_item(const wire::StepItem& from, std::uint64_t token_count) {
-  KV_TRY(const SequenceId sequence, sequence_id(from.sequence()));
-  if (from.op() >= core::kStepOpCount) return invalid("out of range", "op");
-  if (std::uint64_t{from.token_offset()} + from.token_count() > token_count) {
+// A wire item is a core item: both are copied as bytes, then looked at in place.
+static_assert(sizeof(wire::StepItem) == sizeof(core::StepItem));
+static_assert(std::is_trivially_copyable_v<core::StepItem>);
+static_assert(offsetof(core::StepItem, sequence) == 0 && offsetof(core::StepItem, op) == 8);
+static_assert(offsetof(core::StepItem, token_offset) == 12);
+static_assert(offsetof(core::StepItem, token_count) == 16);
+static_assert(offsetof(core::StepItem, value) == 20);
+
+// What an operation does not use must be 0: it stays free for a later meaning.
+constexpr bool uses_tokens(core::StepOp op) { return op == core::StepOp::append; }
+constexpr bool uses_value(core::StepOp op) {
+  return (op != core::StepOp::append) & (op != core::StepOp::free);
+}
+
+// The whole judgement, without branches: a Step has thousands of items, all of them good.
+bool all_good(std::span<const core::StepItem> items, std::uint64_t token_count) {
+  unsigned bad = 0;
+  for (const core::StepItem& item : items) {
+    const std::uint64_t token_end = std::uint64_t{item.token_offset} + item.token_count;
+    const bool has_tokens = (item.token_offset | item.token_count) != 0;
+    bad |= static_cast<unsigned>(item.sequence.value == SequenceId::none().value) |
+           static_cast<unsigned>(static_cast<std::uint8_t>(item.op) >= core::kStepOpCount) |
+           static_cast<unsigned>(token_end > token_count) |
+           static_cast<unsigned>(has_tokens & !uses_tokens(item.op)) |
+           static_cast<unsigned>((item.value != 0) & !uses_value(item.op));
+  }
+  return bad == 0;
+}
+
+// Names what is wrong with an item that is not good.
+Error fault_of(const core::StepItem& item, std::uint64_t token_count) {
+  if (item.sequence.is_none()) return invalid("reserved value", "sequence");
+  if (static_cast<std::uint8_t>(item.op) >= core::kStepOpCount)
+    return invalid("out of range", "op");
+  if (std::uint64_t{item.token_offset} + item.token_count > token_count) {
     return invalid("outside of the message's tokens", "token_count");
   }
-  // What an operation does not use stays free for a later meaning.
-  const auto op = static_cast<core::StepOp>(from.op());
-  const bool has_tokens = from.token_offset() != 0 || from.token_count() != 0;
-  if (has_tokens && op != core::StepOp::append) return invalid("not of this op", "token_count");
-  const bool has_value = op != core::StepOp::append && op != core::StepOp::free;
-  if (from.value() != 0 && !has_value) return invalid("not of this op", "value");
-  return core::StepItem{.sequence = sequence,
-                        .op = op,
-                        .token_offset = from.token_offset(),
-                        .token_count = from.token_count(),
-                        .value = from.value()};
+  const bool has_tokens = item.token_offset != 0 || item.token_count != 0;
+  if (has_tokens && !uses_tokens(item.op)) return invalid("not of this op", "token_count");
+  KV_CHECK(item.value != 0 && !uses_value(item.op));
+  return invalid("not of this op", "value");
 }
 
 Result<core::InputView> decode_hello(const core::RequestHeader& header, const wire::Hello& body) {
@@ -181,17 +207,18 @@ Result<core::InputView> RequestDecoder::Body::open(const wire::Open& body) const
 
 Result<core::InputView> RequestDecoder::Body::step(const wire::Step& body) const {
   KV_TRY(const std::span<const Token> tokens, token_span(body.tokens()));
-  std::vector<core::StepItem>& items = decoder.items_;
-  items.clear();
-  if (const auto* from = body.items(); from != nullptr) {
+  std::span<core::StepItem> items;
+  if (const auto* from = body.items(); from != nullptr && from->size() > 0) {
     if (from->size() > core::kStepItemsMax) return too_large("too many", "items");
-    for (std::size_t i = 0; i < from->size(); ++i) {
-      // Copied out: FlatBuffers 2.0.8 does not verify that elements of 8 bytes are aligned.
-      wire::StepItem item;
-      std::memcpy(&item, from->Data() + i * sizeof(item), sizeof(item));
-      KV_TRY(const core::StepItem checked, step_item(item, tokens.size()));
-      items.push_back(checked);
-    }
+    items = std::span(decoder.items_).first(from->size());
+    // Copied: FlatBuffers 2.0.8 does not verify that elements of 8 bytes are aligned.
+    std::memcpy(items.data(), from->Data(), items.size_bytes());
+  }
+  if (!all_good(items, tokens.size())) {
+    const auto bad = std::ranges::find_if_not(items, [&](const core::StepItem& item) {
+      return all_good(std::span(&item, 1), tokens.size());
+    });
+    return fault_of(*bad, tokens.size());
   }
   return core::InputView(core::Step{.header = header,
                                     .step_seq = body.step_seq(),
@@ -246,7 +273,7 @@ Result<core::InputView> RequestDecoder::Body::any(const wire::Request& request) 
 
 RequestDecoder::RequestDecoder()
     : copy_(std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax)) {
-  items_.reserve(core::kStepItemsMax);
+  items_.resize(core::kStepItemsMax);
   layout_.groups.reserve(kLayerGroupsMax);
 }
 
