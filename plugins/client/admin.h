@@ -1,0 +1,68 @@
+// What a client can ask about the whole service: answers of lookup, status, tree, demote and flush.
+// Plain values. Threads: none. Cost: none.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "allocator/base/token.h"
+
+namespace kv::client {
+
+inline constexpr std::uint32_t kTreeNodesMax = 1'000;
+
+struct LookupHits {
+  std::uint64_t hit_tokens = 0;
+  std::array<std::uint64_t, kTierCount> hit_tokens_by_tier{};
+  std::uint64_t known_tokens = 0;  // longest known path, holes included
+};
+
+struct TierStatus {
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t slots = 0, free = 0, held = 0, cached = 0, fenced = 0;
+  std::uint32_t covered = 0;  // cached blocks that are pinned, or above a pinned one
+  std::uint32_t evictable = 0, arriving = 0;
+};
+
+struct ServiceStatus {
+  struct Counter {
+    std::string name;  // by tier: name.device, name.host, ...
+    std::uint64_t value = 0;
+  };
+  std::array<TierStatus, kTierCount> tiers;
+  std::vector<Counter> counters;
+  std::uint32_t clients = 0, sequences = 0, transfers_in_flight = 0;
+  std::uint32_t tree_blocks = 0, tree_nodes = 0, holes = 0, namespaces = 0;
+  std::uint32_t block_tokens = 0;  // 0: no pool was attached yet
+  std::uint64_t metadata_bytes = 0;
+  bool recovering = false;  // the disk's index is still being read
+};
+
+struct TreeNode {
+  static constexpr std::uint32_t kNoParent = 0xFFFFFFFFU;
+  std::uint32_t parent = kNoParent;  // index in nodes, always a smaller one
+  Digest namespace_digest;
+  Digest last_key;
+  std::uint32_t depth = 0;        // blocks before this run
+  std::uint32_t block_count = 0;  // of this run
+  std::array<std::uint32_t, kTierCount> copies{};
+  std::uint32_t pinned = 0;
+};
+struct TreeView {
+  std::vector<TreeNode> nodes;  // parents before children
+  bool truncated = false;
+};
+
+struct DemoteOutcome {
+  std::uint64_t saved_blocks = 0;
+  std::uint64_t dropped_blocks = 0;
+  std::uint64_t kept_blocks = 0;
+};
+struct FlushOutcome {
+  std::uint64_t durable_blocks = 0;
+  std::uint64_t unsaved_blocks = 0;
+};
+
+}  // namespace kv::client

@@ -1,0 +1,183 @@
+#include "plugins/client/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plugins/client/connection.h"
+#include "plugins/client/default_dir.h"
+
+namespace kv::client {
+namespace {
+
+constexpr Error kDetached{ErrorCode::unavailable, "not attached: attach again", {}};
+constexpr Error kForeignSlot{ErrorCode::corrupt, "the service named a slot outside the pool",
+                             "slots"};
+
+}  // namespace
+
+Client::Client(const Options& options) : options_(options) {}
+Client::~Client() = default;
+
+Result<std::unique_ptr<Client>> Client::connect(const Options& options) {
+  std::unique_ptr<Client> made(new Client(options));
+  KV_TRY_VOID(made->reattach(options.deadline));
+  return made;
+}
+
+Result<void> Client::reattach(Deadline deadline) {
+  connection_.reset();
+  pending_.clear();
+  groups_.clear();
+  numbers_ = StepNumbers();
+  KV_TRY(auto addresses, find_addresses(options_.dir, options_.endpoint));
+  KV_TRY(connection_, Connection::open({.addresses = std::move(addresses),
+                                        .name = options_.name,
+                                        .admin = options_.role == Role::admin,
+                                        .instance = options_.instance,
+                                        .rank = options_.rank},
+                                       deadline));
+  return {};
+}
+
+Result<Pool> Client::attach_pool(const KvLayout& layout, Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  KV_TRY(auto answer, connection_->ask<PoolAnswer>(PoolMessage{&layout}, deadline));
+  if (answer.groups.size() != layout.groups.size()) {
+    return Error{ErrorCode::corrupt, "the pool has other groups than the layout", "groups"};
+  }
+  KV_TRY(memory_, connection_->device_pool(answer.pool_bytes, deadline));
+  groups_ = answer.groups;
+  return Pool{.memory = memory_.bytes(), .groups = std::move(answer.groups)};
+}
+
+Result<void> Client::open(SequenceId sequence, const NamespaceFields& fields,
+                          std::span<const Token> tokens, const OpenOptions& options,
+                          Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  OpenMessage message{.sequence = sequence, .fields = &fields, .tokens = {}, .options = options};
+  do {
+    const auto count = std::min<std::size_t>(tokens.size(), kTokensPerMessageMax);
+    message.tokens = tokens.first(count);
+    tokens = tokens.subspan(count);
+    KV_TRY(const auto reply, connection_->call(message, deadline));
+    message.fields = nullptr;
+  } while (!tokens.empty());
+  return {};
+}
+
+Result<Admission> Client::admit(SequenceId sequence, std::uint32_t max_new_tokens,
+                                Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  while (true) {
+    Pending& pending = pending_[sequence];
+    const bool fresh = !pending.request.has_value() || pending.max_new_tokens != max_new_tokens;
+    if (fresh) {
+      pending = Pending{.request = {}, .max_new_tokens = max_new_tokens, .answer = {}};
+      connection_->forget(sequence);
+    }
+    if (!pending.answer.has_value()) {
+      auto answer = connection_->ask<AdmitAnswer>(AdmitMessage{sequence, max_new_tokens}, deadline,
+                                                  &pending.request);
+      if (!answer) {
+        if (answer.error().code != ErrorCode::deadline) pending_.erase(sequence);
+        return answer.error();
+      }
+      pending.answer = std::move(*answer);
+    }
+    ErrorCode code = ErrorCode::ok;
+    if (!pending.answer->ready) {
+      KV_TRY(code, connection_->wait_ready(sequence, deadline));
+    }
+    const Admission admission = std::move(pending.answer->admission);
+    pending_.erase(sequence);
+    if (code == ErrorCode::ok) {
+      KV_TRY_VOID(check_admission(admission));
+      return admission;
+    }
+    // busy: a load failed and the sequence is as opened; the next match knows better.
+    if (code != ErrorCode::busy) return Error{code, "the cached prefix could not be loaded", {}};
+  }
+}
+
+Result<StepOutcome> Client::step(const StepRequest& request, Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  KV_TRY_VOID(numbers_.begin(request.step_seq, request.completed_step));
+  StepOutcome outcome;
+  batch_.begin(request);
+  StepAnswer answer;
+  while (batch_.next(answer.failures)) {
+    const std::uint64_t number = numbers_.next();
+    const StepMessage message{.step_seq = number,
+                              .completed_step = numbers_.completed(),
+                              .items = batch_.items(),
+                              .tokens = batch_.tokens()};
+    KV_TRY(answer, connection_->ask<StepAnswer>(message, deadline));
+    KV_TRY_VOID(take_step_answer(answer, outcome));
+  }
+  for (const SequenceId sequence : request.free) {
+    pending_.erase(sequence);
+    connection_->forget(sequence);
+  }
+  return outcome;
+}
+
+Result<void> Client::take_step_answer(const StepAnswer& answer, StepOutcome& outcome) const {
+  for (const auto& failure : answer.failures) {
+    if (failure.item >= batch_.items().size()) {
+      return Error{ErrorCode::corrupt, "a reply names an item that was not sent", "failures"};
+    }
+    outcome.failures.push_back({batch_.items()[failure.item].sequence, failure.error});
+  }
+  for (const TableDelta& delta : answer.deltas) {
+    if (delta.group.value >= groups_.size()) return kForeignSlot;
+    const std::uint32_t slot_count = groups_[delta.group.value].slot_count;
+    for (const SlotId slot : delta.slots) {
+      if (slot.value >= slot_count) return kForeignSlot;
+    }
+    outcome.deltas.push_back(delta);
+  }
+  outcome.ended.insert(outcome.ended.end(), answer.ended.begin(), answer.ended.end());
+  return {};
+}
+
+// The caller writes to these slots, so they are checked against the mapping.
+Result<void> Client::check_admission(const Admission& admission) const {
+  if (admission.slots.size() != std::size_t{admission.block_count} * groups_.size()) {
+    return kForeignSlot;
+  }
+  for (std::size_t i = 0; i < admission.slots.size(); ++i) {
+    const std::size_t group = i / admission.block_count;
+    if (admission.slots[i].value >= groups_[group].slot_count) return kForeignSlot;
+  }
+  return {};
+}
+
+Result<LookupHits> Client::lookup(const NamespaceFields& fields, std::span<const Token> tokens,
+                                  Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<LookupHits>(LookupMessage{&fields, tokens}, deadline);
+}
+
+Result<ServiceStatus> Client::status(Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<ServiceStatus>(StatusMessage{}, deadline);
+}
+
+Result<TreeView> Client::tree(std::uint32_t node_limit, Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<TreeView>(TreeMessage{node_limit}, deadline);
+}
+
+Result<DemoteOutcome> Client::demote(Tier tier, Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<DemoteOutcome>(DemoteMessage{tier}, deadline);
+}
+
+Result<FlushOutcome> Client::flush(Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<FlushOutcome>(FlushMessage{}, deadline);
+}
+
+Id128 Client::boot() const { return connection_ == nullptr ? Id128() : connection_->boot(); }
+
+}  // namespace kv::client

@@ -1,0 +1,39 @@
+// StepBatch: cuts a StepRequest into messages within the protocol's limits, in the order of its
+// items. Owner: one Client; reused, so that a steady step allocates nothing. Threads: none. Cost:
+// O(items + tokens).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plugins/client/messages.h"
+
+namespace kv::client {
+
+class StepBatch {
+ public:
+  // Starts over.
+  void begin(const StepRequest& request);
+  // Fills items() and tokens() with the next message's; false when all was given. `failures` are
+  // those of the message before: the rest of an append whose start was refused is left out, since
+  // it would land at the wrong position.
+  bool next(std::span<const StepAnswer::Failure> failures);
+
+  [[nodiscard]] std::span<const StepItem> items() const { return items_; }
+  [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }
+
+ private:
+  [[nodiscard]] bool is_full() const { return items_.size() >= kStepItemsMax; }
+  void add_appends();
+
+  const StepRequest* request_ = nullptr;
+  std::vector<StepItem> items_;
+  std::vector<Token> tokens_;
+  // How far each list of the request was given.
+  std::size_t acknowledged_ = 0, appended_ = 0, published_ = 0, truncated_ = 0, freed_ = 0;
+  std::size_t appended_tokens_ = 0;  // of request_->append[appended_]
+  bool any_given_ = false;
+};
+
+}  // namespace kv::client
