@@ -88,6 +88,9 @@ Result<ReplyMessage> Connection::exchange(const RequestMessage& message, Deadlin
       }
     }
     wait(blocked, std::min(deadline, blocked ? resend_time(deadline) : send_at));
+    // What was sent before a hang-up is lost: the sooner it is repeated, the sooner a service that
+    // restarted tells so.
+    if (!watch_attach_) send_at = std::min(send_at, Clock::now() + kResendTimeMin);
     while (auto reply = receive()) {
       if (state_ == State::restarted) return lost_error();
       if (reply->request != id) continue;  // late, or a heartbeat's

@@ -27,7 +27,7 @@ bool known(wire::ErrorCode code) { return in_range(code, wire::ErrorCode::mismat
 // The verifier does not look at the alignment of a vector's elements.
 template <class T>
 Result<std::span<const T>> elements(const flatbuffers::Vector<const T*>* vector) {
-  if (vector == nullptr) return std::span<const T>();
+  if (vector == nullptr || vector->size() == 0) return std::span<const T>();
   if (reinterpret_cast<std::uintptr_t>(vector->Data()) % alignof(T) != 0) {
     return Error{ErrorCode::corrupt, "a reply's vector is misaligned", "reply"};
   }
