@@ -1,10 +1,10 @@
-// Session: what a model runner asks of the service, as one interface: implemented by Client (over the
-// wire) and by the in-process driver of the tests. Value types of the client side.
+// Session: what a model runner asks of the service, as one interface: implemented by Client (over
+// the wire) and by the in-process driver of the tests. Value types of the client side.
 //
-// A sequence's life: open (tokens, in parts) -> admit (pins the cached prefix, reserves slots) -> steps
-// (append, publish, ...) -> free. The runner writes KV into the slots of its block table, and reads
-// cached KV from them, in the pool's memory and without a copy.
-// Threads: one caller at a time. Every call ends by its deadline (error `deadline`).
+// A sequence's life: open (tokens, in parts) -> admit (pins the cached prefix, reserves slots) ->
+// steps (append, publish, ...) -> free. The runner writes KV into the slots of its block table, and
+// reads cached KV from them, in the pool's memory and without a copy. Threads: one caller at a
+// time. Every call ends by its deadline (error `deadline`).
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 struct Pool {
   std::span<std::byte> memory;
   struct Group {
-    std::uint64_t offset = 0;      // of slot 0
+    std::uint64_t offset = 0;  // of slot 0
     std::uint64_t slot_bytes = 0;
     std::uint32_t slot_count = 0;
   };
@@ -56,10 +56,10 @@ struct OpenOptions {
 };
 
 struct Admission {
-  Account account;                // hits() tokens of the prompt need no compute
+  Account account;  // hits() tokens of the prompt need no compute
   std::uint32_t table_version = 0;
   std::uint32_t block_count = 0;
-  std::vector<SlotId> slots;      // group-major: groups x block_count
+  std::vector<SlotId> slots;  // group-major: groups x block_count
 };
 
 struct TableDelta {
@@ -71,10 +71,22 @@ struct TableDelta {
 };
 
 struct StepRequest {
-  struct Append { SequenceId sequence; std::vector<Token> tokens; };
-  struct Publish { SequenceId sequence; std::uint32_t computed_tokens = 0; };
-  struct Truncate { SequenceId sequence; std::uint32_t token_count = 0; };
-  struct Acknowledge { SequenceId sequence; std::uint32_t table_version = 0; };
+  struct Append {
+    SequenceId sequence;
+    std::vector<Token> tokens;
+  };
+  struct Publish {
+    SequenceId sequence;
+    std::uint32_t computed_tokens = 0;
+  };
+  struct Truncate {
+    SequenceId sequence;
+    std::uint32_t token_count = 0;
+  };
+  struct Acknowledge {
+    SequenceId sequence;
+    std::uint32_t table_version = 0;
+  };
   std::uint64_t step_seq = 0;
   std::uint64_t completed_step = 0;
   // Applied in this order: acknowledge, append, publish, truncate, free.
@@ -108,7 +120,8 @@ class Session {
   Session& operator=(Session&&) = delete;
   virtual ~Session() = default;
 
-  // Maps the device pool for this layout. fails: mismatch (the field), exhausted, deadline, unavailable.
+  // Maps the device pool for this layout. fails: mismatch (the field), exhausted, deadline,
+  // unavailable.
   [[nodiscard]] virtual Result<Pool> attach_pool(const KvLayout& layout, Deadline deadline) = 0;
   // Any number of tokens: split into messages here.
   [[nodiscard]] virtual Result<void> open(SequenceId sequence, const NamespaceFields& fields,
