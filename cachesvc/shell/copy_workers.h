@@ -14,7 +14,7 @@
 #include "cachesvc/core/actions.h"
 #include "cachesvc/shell/block_memory.h"
 #include "cachesvc/shell/completion_queue.h"
-#include "cachesvc/shell/task_queue.h"
+#include "cachesvc/shell/job_queue.h"
 
 namespace kv::shell {
 
@@ -35,16 +35,16 @@ class CopyWorkers {
   CopyWorkers& operator=(CopyWorkers&&) = delete;
 
   // requires: device -> host or host -> device.
-  void start(TransferTask task) { tasks_.push(std::move(task)); }
+  void start(TransferTask task);
   // True when all threads ended by the deadline; no start() after it.
   [[nodiscard]] bool finish(std::chrono::steady_clock::time_point deadline);
 
  private:
-  void work();
+  void copy(const TransferTask& task);
 
   const BlockMemory& memory_;
   CompletionQueue& completions_;
-  TaskQueue<TransferTask> tasks_;
+  JobQueue jobs_;
   std::vector<std::thread> threads_;
 };
 

@@ -41,30 +41,47 @@ DiskWorker::DiskWorker(Opener opener, const BlockMemory& memory, CompletionQueue
     : opener_(std::move(opener)),
       memory_(memory),
       completions_(completions),
-      tasks_(1),
-      thread_([this] { work(); }) {}
+      jobs_(1),
+      thread_([this] { jobs_.run_jobs([this] { store_.reset(); }); }) {}
 
 DiskWorker::~DiskWorker() {
-  tasks_.close();
+  jobs_.close();
   thread_.join();
 }
 
 bool DiskWorker::finish(std::chrono::steady_clock::time_point deadline) {
-  tasks_.close();
-  return tasks_.wait_until_ended(deadline);
+  jobs_.close();
+  return jobs_.wait_until_ended(deadline);
 }
 
-void DiskWorker::work() {
-  while (const auto task = tasks_.pop()) {
-    std::visit([this](const auto& known) { handle(known); }, *task);
-  }
-  store_.reset();
-  tasks_.thread_ended();
+void DiskWorker::open(const KvLayout& layout) {
+  jobs_.push([this, layout] { open_store(layout); });
 }
 
-void DiskWorker::handle(const OpenTask& task) {
+void DiskWorker::scan(std::uint32_t limit) {
+  jobs_.push([this, limit] { scan_store(limit); });
+}
+
+void DiskWorker::erase(std::vector<BlobErase> erases) {
+  jobs_.push([this, batch = std::move(erases)] {
+    if (store_ != nullptr) store_->erase(batch);
+  });
+}
+
+void DiskWorker::start(TransferTask task) {
+  jobs_.push([this, mine = std::move(task)] { transfer(mine); });
+}
+
+void DiskWorker::sync(std::uint64_t id) {
+  jobs_.push([this, id] {
+    const bool ok = store_ != nullptr && store_->sync().has_value();
+    completions_.push(DiskSyncCompletion{id, ok});
+  });
+}
+
+void DiskWorker::open_store(const KvLayout& layout) {
   DiskOpened done;
-  if (auto opened = opener_(task.layout)) {
+  if (auto opened = opener_(layout)) {
     store_ = *std::move(opened);
   } else {
     done.error = opened.error();
@@ -72,11 +89,11 @@ void DiskWorker::handle(const OpenTask& task) {
   completions_.push(done);
 }
 
-void DiskWorker::handle(const ScanTask& task) {
+void DiskWorker::scan_store(std::uint32_t limit) {
   DiskScanned done;
   if (store_ == nullptr) {
     done.last = true;
-  } else if (auto scanned = store_->scan_next(task.limit)) {
+  } else if (auto scanned = store_->scan_next(limit)) {
     done.entries = *std::move(scanned);
     done.last = done.entries.empty();
   } else {
@@ -86,16 +103,7 @@ void DiskWorker::handle(const ScanTask& task) {
   completions_.push(std::move(done));
 }
 
-void DiskWorker::handle(const EraseTask& task) {
-  if (store_ != nullptr) store_->erase(task.erases);
-}
-
-void DiskWorker::handle(const SyncTask& task) {
-  const bool ok = store_ != nullptr && store_->sync().has_value();
-  completions_.push(DiskSyncCompletion{task.id, ok});
-}
-
-void DiskWorker::handle(const TransferTask& task) {
+void DiskWorker::transfer(const TransferTask& task) {
   TransferCompletion done{task.transfer.id, {}, {}};
   done.outcomes.assign(task.blocks.size(), core::BlockOutcome::io_error);
   if (store_ != nullptr) {

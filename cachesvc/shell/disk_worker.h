@@ -12,14 +12,13 @@
 #include <functional>
 #include <memory>
 #include <thread>
-#include <variant>
 #include <vector>
 
 #include "allocator/kv_layout.h"
 #include "cachesvc/shell/block_memory.h"
 #include "cachesvc/shell/completion_queue.h"
 #include "cachesvc/shell/copy_workers.h"
-#include "cachesvc/shell/task_queue.h"
+#include "cachesvc/shell/job_queue.h"
 #include "tiering/stores/blob_store.h"
 
 namespace kv::shell {
@@ -36,37 +35,19 @@ class DiskWorker {
   DiskWorker(DiskWorker&&) = delete;
   DiskWorker& operator=(DiskWorker&&) = delete;
 
-  void open(const KvLayout& layout) { tasks_.push(OpenTask{layout}); }  // -> DiskOpened
-  void scan(std::uint32_t limit) { tasks_.push(ScanTask{limit}); }      // -> DiskScanned
-  void erase(std::vector<BlobErase> erases) { tasks_.push(EraseTask{std::move(erases)}); }
-  // requires: host -> disk or disk -> host.                                    ->
-  // TransferCompletion
-  void start(TransferTask task) { tasks_.push(std::move(task)); }
-  void sync(std::uint64_t id) { tasks_.push(SyncTask{id}); }  // -> DiskSyncCompletion
+  void open(const KvLayout& layout);          // -> DiskOpened
+  void scan(std::uint32_t limit);             // -> DiskScanned
+  void erase(std::vector<BlobErase> erases);  // silent: a lost erase is found at the read
+  // requires: host -> disk or disk -> host.
+  void start(TransferTask task);  // -> TransferCompletion
+  void sync(std::uint64_t id);    // -> DiskSyncCompletion
   // True when the thread ended by the deadline; nothing may be asked after it.
   [[nodiscard]] bool finish(std::chrono::steady_clock::time_point deadline);
 
  private:
-  struct OpenTask {
-    KvLayout layout;
-  };
-  struct ScanTask {
-    std::uint32_t limit;
-  };
-  struct EraseTask {
-    std::vector<BlobErase> erases;
-  };
-  struct SyncTask {
-    std::uint64_t id;
-  };
-  using Task = std::variant<OpenTask, ScanTask, EraseTask, TransferTask, SyncTask>;
-
-  void work();
-  void handle(const OpenTask& task);
-  void handle(const ScanTask& task);
-  void handle(const EraseTask& task);
-  void handle(const TransferTask& task);
-  void handle(const SyncTask& task);
+  void open_store(const KvLayout& layout);
+  void scan_store(std::uint32_t limit);
+  void transfer(const TransferTask& task);
   void save(const TransferTask& task, std::vector<core::BlockOutcome>& outcomes);
   void load(const TransferTask& task, std::vector<core::BlockOutcome>& outcomes);
 
@@ -74,7 +55,7 @@ class DiskWorker {
   const BlockMemory& memory_;
   CompletionQueue& completions_;
   std::unique_ptr<BlobStore> store_;  // the worker's thread only
-  TaskQueue<Task> tasks_;
+  JobQueue jobs_;
   std::thread thread_;
 };
 

@@ -1,0 +1,296 @@
+#include "cachesvc/shell/attach_server.h"
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/base/prng.h"
+#include "tests/cachesvc/shell/temp_dir.h"
+#include "tests/cachesvc/shell/test_client.h"
+#include "tiering/stores/host_arena.h"
+
+namespace kv::shell {
+namespace {
+
+using tests::AttachConnection;
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+class AttachServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto made = HostArena::make({.bytes = 1U << 20U, .huge_pages = false});
+    ASSERT_TRUE(made.has_value());
+    arena_.emplace(*std::move(made));
+    auto server = AttachServer::make(
+        loop_, log_,
+        {.path = path_,
+         .boot = {11, 22},
+         .connections_max = 4,
+         .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
+         .memory = [this](codec::AttachKind kind) { return share(kind); }});
+    ASSERT_TRUE(server.has_value());
+    server_ = *std::move(server);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  void TearDown() override {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+    server_.reset();
+    peers_.clear();
+  }
+  Result<AttachServer::Ticket> enter(AttachServer::Peer peer) {
+    if (peers_.size() == 2) return Error{ErrorCode::exhausted, "full", {}};
+    peers_.push_back(std::move(peer));
+    return AttachServer::Ticket{.client = ClientId(100 + peers_.size()), .secret = {33, 44}};
+  }
+  Result<AttachServer::Memory> share(codec::AttachKind kind) const {
+    if (kind == codec::AttachKind::device_pool) {
+      return AttachServer::Memory{
+          .descriptor = FileDescriptor(fcntl(arena_->descriptor(), F_DUPFD_CLOEXEC, 0)),
+          .bytes = arena_->bytes().size(),
+          .writable = true};
+    }
+    KV_TRY(const int descriptor, arena_->read_only_descriptor());
+    return AttachServer::Memory{.descriptor = FileDescriptor(descriptor),
+                                .bytes = arena_->bytes().size(),
+                                .writable = false};
+  }
+
+  tests::TempDir dir_;
+  std::string path_ = dir_.path() + "/attach.sock";
+  Logger log_{"off"};
+  std::optional<HostArena> arena_;
+  EventLoop loop_;
+  std::vector<AttachServer::Peer> peers_;  // of the loop's thread, until it ended
+  std::unique_ptr<AttachServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(AttachServerTest, AProcessOfTheSameUserGetsAnIdASecretAndTheBootId) {
+  const AttachConnection connection(path_);
+  const auto reply = connection.ask(wire::AttachKind::enter, true);
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->code, wire::ErrorCode::ok);
+  EXPECT_EQ(reply->client, 101U);
+  EXPECT_EQ(reply->secret_a, 33U);
+  EXPECT_EQ(reply->secret_b, 44U);
+  EXPECT_EQ(reply->boot_a, 11U);
+  EXPECT_EQ(reply->boot_b, 22U);
+  EXPECT_EQ(reply->descriptor, -1);
+  loop_.stop();
+  thread_.join();
+  ASSERT_EQ(peers_.size(), 1U);
+  EXPECT_EQ(peers_[0].process, getpid());  // from the kernel, not from the message
+  EXPECT_EQ(peers_[0].user, geteuid());
+  EXPECT_TRUE(peers_[0].wants_admin);
+  EXPECT_TRUE(peers_[0].process_descriptor.is_open());
+}
+
+TEST_F(AttachServerTest, MemoryComesOnlyAfterEntering) {
+  const AttachConnection connection(path_);
+  const auto early = connection.ask(wire::AttachKind::device_pool);
+  ASSERT_TRUE(early.has_value());
+  EXPECT_EQ(early->code, wire::ErrorCode::denied);
+  EXPECT_EQ(early->descriptor, -1);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  const auto reply = connection.ask(wire::AttachKind::device_pool);
+  ASSERT_EQ(reply->code, wire::ErrorCode::ok);
+  EXPECT_EQ(reply->bytes, 1U << 20U);
+  EXPECT_TRUE(reply->writable);
+  ASSERT_GE(reply->descriptor, 0);
+  void* const mapped =
+      mmap(nullptr, 1U << 20U, PROT_READ | PROT_WRITE, MAP_SHARED, reply->descriptor, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  static_cast<char*>(mapped)[12'345] = 'k';
+  EXPECT_EQ(static_cast<char>(arena_->bytes()[12'345]), 'k');  // the same memory
+  munmap(mapped, 1U << 20U);
+  close(reply->descriptor);
+}
+
+TEST_F(AttachServerTest, TheHostArenaCannotBeMappedForWriting) {
+  const AttachConnection connection(path_);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  const auto reply = connection.ask(wire::AttachKind::host_arena);
+  ASSERT_EQ(reply->code, wire::ErrorCode::ok);
+  EXPECT_FALSE(reply->writable);
+  ASSERT_GE(reply->descriptor, 0);
+  EXPECT_EQ(mmap(nullptr, 1U << 20U, PROT_READ | PROT_WRITE, MAP_SHARED, reply->descriptor, 0),
+            MAP_FAILED);
+  void* const mapped = mmap(nullptr, 1U << 20U, PROT_READ, MAP_SHARED, reply->descriptor, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  munmap(mapped, 1U << 20U);
+  close(reply->descriptor);
+}
+
+TEST_F(AttachServerTest, EnteringTwiceIsRefused) {
+  const AttachConnection connection(path_);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  EXPECT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::exists);
+}
+
+TEST_F(AttachServerTest, AnotherProtocolVersionIsAMismatch) {
+  const AttachConnection connection(path_);
+  connection.send(wire::AttachKind::enter, false, 2);
+  EXPECT_EQ(connection.receive()->code, wire::ErrorCode::mismatch);
+}
+
+TEST_F(AttachServerTest, NoMoreClientsThanAllowed) {
+  const AttachConnection first(path_), second(path_), third(path_);
+  ASSERT_EQ(first.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  ASSERT_EQ(second.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  EXPECT_EQ(third.ask(wire::AttachKind::enter)->code, wire::ErrorCode::exhausted);
+}
+
+TEST_F(AttachServerTest, NoMoreConnectionsThanAllowed) {
+  std::vector<std::unique_ptr<AttachConnection>> connections;
+  for (int i = 0; i < 4; ++i) {
+    connections.push_back(std::make_unique<AttachConnection>(path_));
+    // An answer shows that it was taken in.
+    EXPECT_EQ(connections.back()->ask(wire::AttachKind::device_pool)->code,
+              wire::ErrorCode::denied);
+  }
+  const AttachConnection fifth(path_);
+  const auto refused = fifth.receive();
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->code, wire::ErrorCode::exhausted);
+  EXPECT_FALSE(fifth.receive().has_value());  // closed
+  connections.pop_back();
+  EXPECT_TRUE(tests::eventually([&] {
+    const AttachConnection next(path_);
+    const auto reply = next.ask(wire::AttachKind::device_pool);
+    return reply && reply->code == wire::ErrorCode::denied;
+  }));
+}
+
+TEST_F(AttachServerTest, GarbageGetsAnErrorReplyAndTheConnectionGoesOn) {
+  const AttachConnection connection(path_);
+  Prng prng(7);
+  for (int i = 0; i < 2'000; ++i) {
+    std::vector<std::uint8_t> bytes(1 + prng.below(300));
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(prng.next());
+    connection.send_bytes(bytes);
+    const auto reply = connection.receive();
+    ASSERT_TRUE(reply.has_value());
+    ASSERT_EQ(reply->code, wire::ErrorCode::invalid);
+  }
+  connection.send_bytes(std::vector<std::uint8_t>(5'000, 1));
+  EXPECT_EQ(connection.receive()->code, wire::ErrorCode::too_large);
+  EXPECT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+}
+
+TEST_F(AttachServerTest, DescriptorsThatAClientPassesAreNotKept) {
+  const AttachConnection connection(path_);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  const std::size_t before = open_descriptors();
+  for (int i = 0; i < 20; ++i) {
+    char byte = 'x';
+    iovec part{.iov_base = &byte, .iov_len = 1};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int passed = STDERR_FILENO;
+    std::memcpy(CMSG_DATA(header), &passed, sizeof(passed));
+    ASSERT_EQ(sendmsg(connection.socket(), &message, 0), 1);
+    ASSERT_EQ(connection.receive()->code, wire::ErrorCode::invalid);
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_F(AttachServerTest, AClientThatSendsAndLeavesDoesNoHarm) {
+  for (int i = 0; i < 200; ++i) {
+    const AttachConnection connection(path_);
+    connection.send(wire::AttachKind::device_pool);
+  }
+  EXPECT_TRUE(tests::eventually([&] {
+    const AttachConnection connection(path_);
+    const auto reply = connection.ask(wire::AttachKind::device_pool);
+    return reply && reply->code == wire::ErrorCode::denied;
+  }));
+}
+
+TEST_F(AttachServerTest, TheSocketFileIsForUserAndGroupOnlyAndIsRemovedAtTheEnd) {
+  struct stat status{};
+  ASSERT_EQ(stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0660U);
+  loop_.stop();
+  thread_.join();
+  server_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+// Runs as another user in a child; exit code 0: it was denied.
+int try_as_nobody(const std::string& path) {
+  constexpr uid_t kNobody = 65'534;
+  if (setuid(kNobody) != 0) return 2;
+  const AttachConnection connection(path);
+  if (!connection.is_open()) return 3;
+  const auto reply = connection.ask(wire::AttachKind::enter);
+  return reply && reply->code == wire::ErrorCode::denied ? 0 : 1;
+}
+
+TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  const tests::TempDir dir;
+  const std::string path = dir.path() + "/attach.sock";
+  int to_child[2];
+  ASSERT_EQ(pipe(to_child), 0);
+  const pid_t child = fork();  // before any thread of this test
+  if (child == 0) {
+    char go = 0;
+    if (read(to_child[0], &go, 1) != 1) _exit(4);
+    _exit(try_as_nobody(path));
+  }
+  EventLoop loop;
+  const Logger log("off");
+  int entered = 0;
+  auto server = AttachServer::make(
+      loop, log,
+      {.path = path,
+       .boot = {},
+       .connections_max = 4,
+       .enter =
+           [&](AttachServer::Peer) {
+             ++entered;
+             return Error{ErrorCode::invalid, "let in", {}};
+           },
+       .memory = [](codec::AttachKind) { return Error{ErrorCode::unavailable, "none", {}}; }});
+  ASSERT_TRUE(server.has_value());
+  // The modes keep others out already; open them, so that the credentials have to.
+  std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(path, std::filesystem::perms(0666));
+  ASSERT_EQ(write(to_child[1], "g", 1), 1);
+  int status = -1;
+  const EventLoop::Watch watch = loop.every(std::chrono::milliseconds(2), [&] {
+    if (waitpid(child, &status, WNOHANG) == child) loop.stop();
+  });
+  loop.run();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(entered, 0);
+  EXPECT_EQ((*server)->counters().denied, 1U);
+  close(to_child[0]);
+  close(to_child[1]);
+}
+
+}  // namespace
+}  // namespace kv::shell

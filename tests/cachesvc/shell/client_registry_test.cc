@@ -1,0 +1,69 @@
+#include "cachesvc/shell/client_registry.h"
+
+#include <gtest/gtest.h>
+
+#include "cachesvc/shell/kernel_sources.h"
+#include "cachesvc/shell/log.h"
+
+namespace kv::shell {
+namespace {
+
+ClientRegistry::Client client_with(std::uint64_t secret) {
+  ClientRegistry::Client client;
+  client.secret = {secret, secret + 1};
+  return client;
+}
+
+TEST(ClientRegistry, IdsCountUpFromTheFirstAndAreNotUsedAgain) {
+  ClientRegistry clients(4, ClientId(1'000));
+  EXPECT_EQ(clients.add(client_with(1)).value(), ClientId(1'000));
+  EXPECT_EQ(clients.add(client_with(2)).value(), ClientId(1'001));
+  clients.remove(ClientId(1'001));
+  EXPECT_EQ(clients.add(client_with(3)).value(), ClientId(1'002));
+}
+
+TEST(ClientRegistry, OnlyTheSecretOfAClientIsItsSecret) {
+  ClientRegistry clients(4, ClientId(1));
+  const ClientId first = clients.add(client_with(10)).value();
+  const ClientId second = clients.add(client_with(20)).value();
+  EXPECT_EQ(clients.authenticate(first, {10, 11}).value(), clients.find(first));
+  EXPECT_EQ(clients.authenticate(second, {10, 11}).error().code, ErrorCode::denied);
+  EXPECT_EQ(clients.authenticate(first, {10, 0}).error().code, ErrorCode::denied);
+  EXPECT_EQ(clients.authenticate(first, {0, 11}).error().code, ErrorCode::denied);
+  EXPECT_EQ(clients.authenticate(ClientId(3), {10, 11}).error().code, ErrorCode::stale);
+  clients.remove(first);
+  EXPECT_EQ(clients.authenticate(first, {10, 11}).error().code, ErrorCode::stale);
+}
+
+TEST(ClientRegistry, HoldsNoMoreThanItsCapacityAndNamesWhoMayGo) {
+  ClientRegistry clients(3, ClientId(1));
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(clients.add(client_with(i)).has_value());
+  EXPECT_EQ(clients.add(client_with(9)).error().code, ErrorCode::exhausted);
+  EXPECT_TRUE(clients.oldest_ended().is_none());
+  clients.find(ClientId(3))->has_ended = true;
+  clients.find(ClientId(2))->has_ended = true;
+  EXPECT_EQ(clients.oldest_ended(), ClientId(2));
+}
+
+TEST(KernelSources, TimeDoesNotGoBackAndIdsDiffer) {
+  const TimePoint before = boot_time_now();
+  EXPECT_GE(boot_time_now(), before);
+  EXPECT_NE(random_id(), random_id());
+}
+
+TEST(Log, ValuesThatAreNotPlainAreQuotedAndControlBytesEscaped) {
+  EXPECT_EQ(format_event("ready", {{"dir", "/run/kv"}, {"count", std::uint64_t{7}}}),
+            "event=ready dir=/run/kv count=7");
+  EXPECT_EQ(format_event("x", {{"a", "two words"}, {"b", "say \"hi\""}, {"c", "l1\nl2\xff"}}),
+            "event=x a=\"two words\" b=\"say \\\"hi\\\"\" c=\"l1\\x0al2\\xff\"");
+  EXPECT_EQ(format_event("x", {{"empty", ""}}), "event=x empty=\"\"");
+}
+
+TEST(Log, WhatCanHappenAnyNumberOfTimesIsLoggedEverMoreRarely) {
+  int logged = 0;
+  for (std::uint64_t count = 0; count <= 1'000'000; ++count) logged += is_worth_logging(count);
+  EXPECT_EQ(logged, 20);  // 1, 2, 4 ... 524,288
+}
+
+}  // namespace
+}  // namespace kv::shell
