@@ -1,6 +1,6 @@
-// What the Engine tells the world: replies, notices, transfers. Plain values, in the order to be carried
-// out within each list; erases come before transfers, transfers before replies.
-// Owner: the caller; reuse one Actions (clear() keeps its memory). Threads: none.
+// What the Engine tells the world: replies, notices, transfers. Plain values, in the order to be
+// carried out within each list; erases come before transfers, transfers before replies. Owner: the
+// caller; reuse one Actions (clear() keeps its memory). Threads: none.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ struct Account {
 
 // ---------------------------------------------------------------- replies
 struct HelloReply {
-  std::uint32_t lease_ms = 0;   // a request or heartbeat at least this often
-  std::uint32_t credits = 0;    // requests without a reply at one time; more get `busy`
+  std::uint32_t lease_ms = 0;  // a request or heartbeat at least this often
+  std::uint32_t credits = 0;   // requests without a reply at one time; more get `busy`
 };
 struct AttachPoolReply {
   // For each layer group: where its slots lie in the device pool memory.
@@ -43,15 +43,15 @@ struct AttachPoolReply {
   std::uint64_t pool_bytes = 0;
 };
 struct AdmitReply {
-  bool ready = false;            // false: wait for Notice{sequence_ready}; loads are under way
-  Account account;               // hits planned
+  bool ready = false;  // false: wait for Notice{sequence_ready}; loads are under way
+  Account account;     // hits planned
   std::uint32_t table_version = 0;
   std::uint32_t block_count = 0;  // blocks reserved
-  std::vector<SlotId> slots;     // group-major: groups x block_count device slots
+  std::vector<SlotId> slots;      // group-major: groups x block_count device slots
 };
-// Entries [first_block, +slot_count) of a sequence's table in one group became slots[slot_offset ...).
-// An entry that held another slot before is a rewrite: both hold equal KV; the old one stays valid
-// until the client acknowledges `version`.
+// Entries [first_block, +slot_count) of a sequence's table in one group became slots[slot_offset
+// ...). An entry that held another slot before is a rewrite: both hold equal KV; the old one stays
+// valid until the client acknowledges `version`.
 struct TableDelta {
   SequenceId sequence;
   GroupId group;
@@ -90,15 +90,16 @@ struct Counters {
   std::array<std::uint64_t, kTierCount> hit_tokens{};
   std::uint64_t prompt_tokens = 0, computed_tokens = 0, generated_tokens = 0;
   std::uint64_t lookups = 0, admissions = 0, exhausted = 0;
-  std::uint64_t published_blocks = 0, adopted_blocks = 0, rewritten_blocks = 0, duplicate_blocks = 0;
+  std::uint64_t published_blocks = 0, adopted_blocks = 0, rewritten_blocks = 0,
+                duplicate_blocks = 0;
   std::array<std::uint64_t, kTierCount> evicted_blocks{};
-  std::array<std::uint64_t, kTierCount> corrupt_blocks{};    // quarantined, by the tier read
-  std::array<std::uint64_t, kTierCount> failed_blocks{};     // io errors, by the tier of the failure
-  std::uint64_t dropped_unsaved_blocks = 0;                  // last copies evicted
+  std::array<std::uint64_t, kTierCount> corrupt_blocks{};  // quarantined, by the tier read
+  std::array<std::uint64_t, kTierCount> failed_blocks{};   // io errors, by the tier of the failure
+  std::uint64_t dropped_unsaved_blocks = 0;                // last copies evicted
   std::uint64_t recovered_blocks = 0, orphaned_blocks = 0;
   std::uint64_t transfers_started = 0, transfers_done = 0;
-  std::array<std::uint64_t, kTierCount> saved_blocks{};      // copies made into this tier
-  std::array<std::uint64_t, kTierCount> loaded_blocks{};     // copies read from this tier upward
+  std::array<std::uint64_t, kTierCount> saved_blocks{};   // copies made into this tier
+  std::array<std::uint64_t, kTierCount> loaded_blocks{};  // copies read from this tier upward
   std::uint64_t stale_requests = 0, repeated_requests = 0, refused_requests = 0;
   std::uint64_t expired_clients = 0, gone_clients = 0;
   friend bool operator==(const Counters&, const Counters&) = default;
@@ -108,20 +109,20 @@ struct StatusReply {
   Counters counters;
   std::uint32_t clients = 0, sequences = 0, transfers_in_flight = 0;
   std::uint32_t tree_blocks = 0, tree_nodes = 0, holes = 0, namespaces = 0;
-  std::uint32_t block_tokens = 0;   // 0: no pool was defined yet
+  std::uint32_t block_tokens = 0;  // 0: no pool was defined yet
   std::uint64_t metadata_bytes = 0;
-  bool recovering = false;          // the disk index is still being read
+  bool recovering = false;  // the disk index is still being read
 };
 struct TreeReply {
   // One node: a run of blocks; parents come before children.
   struct Node {
     std::uint32_t parent = 0xFFFFFFFFU;  // index in nodes; none: a namespace's first block
     Digest namespace_digest;
-    Digest last_key;                     // key of the run's last block
-    std::uint32_t depth = 0;             // blocks before this run
+    Digest last_key;          // key of the run's last block
+    std::uint32_t depth = 0;  // blocks before this run
     std::uint32_t block_count = 0;
     std::array<std::uint32_t, kTierCount> copies{};  // blocks of the run with a copy, by tier
-    std::uint32_t pinned = 0;            // covered blocks
+    std::uint32_t pinned = 0;                        // covered blocks
   };
   std::vector<Node> nodes;
   bool truncated = false;  // more nodes exist than the limit
@@ -166,9 +167,9 @@ struct Notice {
 struct TransferBlock {
   SlotId from_slot, to_slot;
   std::uint32_t from_generation = 0, to_generation = 0;
-  std::uint32_t checksum = 0;   // expected CRC32C; unused for device -> host
+  std::uint32_t checksum = 0;  // expected CRC32C; unused for device -> host
   std::uint32_t depth = 0;
-  Digest key, parent_key;       // parent_key: the namespace's digest at depth 0
+  Digest key, parent_key;  // parent_key: the namespace's digest at depth 0
 };
 // Copies blocks between two tiers, one layer group. The shell reports TransferDone exactly once.
 // device -> host computes checksums; every other direction verifies them (outcome corrupt).
@@ -189,7 +190,9 @@ struct EraseDisk {
   std::uint32_t generation = 0;
 };
 // Make everything written so far durable, then report DiskSynced{id}.
-struct SyncDisk { std::uint64_t id = 0; };
+struct SyncDisk {
+  std::uint64_t id = 0;
+};
 
 struct Actions {
   std::vector<EraseDisk> erases;
@@ -198,9 +201,10 @@ struct Actions {
   std::vector<Token> tokens;
   std::vector<SyncDisk> syncs;
   std::vector<Reply> replies;
-  std::vector<Notice> notices;       // new ones; the shell also repeats unacknowledged ones (Engine)
-  const KvLayout* format_defined = nullptr;  // first AttachPool: make the disk store for this layout
-  bool continue_wanted = false;      // call step with Continue when no other input waits
+  std::vector<Notice> notices;  // new ones; the shell also repeats unacknowledged ones (Engine)
+  const KvLayout* format_defined =
+      nullptr;                   // first AttachPool: make the disk store for this layout
+  bool continue_wanted = false;  // call step with Continue when no other input waits
 
   void clear() {
     erases.clear();

@@ -1,9 +1,9 @@
-// The Engine: the one state machine of cachesvc (DESIGN section 3). Input in, actions out. The service,
-// an in-process user, the simulator and the tests drive the same function; a trace is the list of
-// (now, input), and replaying it gives identical actions.
+// The Engine: the one state machine of cachesvc (DESIGN section 3). Input in, actions out. The
+// service, an in-process user, the simulator and the tests drive the same function; a trace is the
+// list of (now, input), and replaying it gives identical actions.
 //
-// Owner: one; the caller carries out the actions. Threads: none; one caller at a time. No IO, clock or
-// randomness in it. Memory is sized at construction and at the first AttachPool or DiskFormat.
+// Owner: one; the caller carries out the actions. Threads: none; one caller at a time. No IO, clock
+// or randomness in it. Memory is sized at construction and at the first AttachPool or DiskFormat.
 // Cost: a step does at most kStepBlocksMax block operations; what is longer goes on in Continue.
 #pragma once
 
@@ -25,14 +25,15 @@ inline constexpr std::uint32_t kStepBlocksMax = 2'048;
 class Engine {
  public:
   struct Options {
-    // Bytes of each tier; 0 turns a tier off. Slots are bytes / block bytes (disk: rounded up to 4 KiB).
+    // Bytes of each tier; 0 turns a tier off. Slots are bytes / block bytes (disk: rounded up to 4
+    // KiB).
     std::array<std::uint64_t, kTierCount> tier_bytes{};
     std::uint32_t client_capacity = 1'024;
     std::uint32_t sequence_capacity = 4'096;
     std::uint32_t root_capacity = 256;
-    std::uint32_t credits_per_client = 64;     // open requests, and replies kept for repetition
-    std::uint32_t notices_per_client = 256;    // unacknowledged ones kept
-    std::uint32_t device_host_transfers = 4;   // in flight, each direction
+    std::uint32_t credits_per_client = 64;    // open requests, and replies kept for repetition
+    std::uint32_t notices_per_client = 256;   // unacknowledged ones kept
+    std::uint32_t device_host_transfers = 4;  // in flight, each direction
     std::uint32_t host_disk_transfers = 4;
     std::uint32_t sequence_tokens_max = 1'048'576;
     Duration lease = std::chrono::seconds(10);
@@ -64,10 +65,10 @@ class Engine {
     SequenceId id;
     std::uint32_t group_count = 0;
     std::span<const Token> tokens;
-    std::span<const SlotId> table;        // group-major, block_count entries a group
+    std::span<const SlotId> table;  // group-major, block_count entries a group
     std::uint32_t block_count = 0;
-    std::uint32_t published_blocks = 0;   // of the sequence: matched or published
-    BlockId deepest;                      // pinned block, or none()
+    std::uint32_t published_blocks = 0;  // of the sequence: matched or published
+    BlockId deepest;                     // pinned block, or none()
     bool admitted = false, loading = false;
     // entries of `table` that the sequence owns alone (private, held slots), one a block
     std::span<const std::uint8_t> owned;
@@ -83,8 +84,8 @@ class Engine {
   };
   [[nodiscard]] std::uint32_t transfer_count() const;
   [[nodiscard]] TransferView transfer(std::uint32_t index) const;
-  // Held slots that belong to no sequence and no transfer: freed, waiting for a step to complete, or
-  // reserved by an admission that goes on.
+  // Held slots that belong to no sequence and no transfer: freed, waiting for a step to complete,
+  // or reserved by an admission that goes on.
   [[nodiscard]] std::span<const SlotId> waiting_slots(Tier tier, GroupId group) const;
 
  private:

@@ -1,7 +1,8 @@
-// What the world tells the Engine: requests of clients and reports of the shell. Plain values; spans
-// and string views point into the caller's memory (a verified frame) and are valid for one step only.
-// Everything a message could get wrong in form was checked by the wire layer; meaning (ids, counts,
-// ranges, order) is checked by the Engine, which answers with an Error and stays as it was.
+// What the world tells the Engine: requests of clients and reports of the shell. Plain values;
+// spans and string views point into the caller's memory (a verified frame) and are valid for one
+// step only. Everything a message could get wrong in form was checked by the wire layer; meaning
+// (ids, counts, ranges, order) is checked by the Engine, which answers with an Error and stays as
+// it was.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,20 @@
 namespace kv::core {
 
 // ---------------------------------------------------------------- limits (reject, never truncate)
+inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::uint32_t kTokensPerMessageMax = 65'536;  // of one Open, Lookup or Step
 inline constexpr std::uint32_t kStepItemsMax = 4'096;
-inline constexpr std::uint32_t kTransferBlocksMax = 64;        // of one transfer: a 64-bit map of failures
-inline constexpr std::uint32_t kRecoveredEntriesMax = 1'024;   // of one Recovered input
-inline constexpr std::uint32_t kTreeNodesMax = 1'000;          // of one Tree reply
+inline constexpr std::uint32_t kTransferBlocksMax =
+    64;  // of one transfer: a 64-bit map of failures
+inline constexpr std::uint32_t kRecoveredEntriesMax = 1'024;  // of one Recovered input
+inline constexpr std::uint32_t kTreeNodesMax = 1'000;         // of one Tree reply
 
 // ---------------------------------------------------------------- requests
-// Every request can be repeated: the same (client, request) gets the same reply and no second effect.
+// Every request can be repeated: the same (client, request) gets the same reply and no second
+// effect.
 struct RequestHeader {
   ClientId client;
-  RequestId request;                     // rises by 1 with each new request of a client, from 1
+  RequestId request;                       // rises by 1 with each new request of a client, from 1
   std::uint64_t notices_acknowledged = 0;  // notices up to this number arrived
 };
 
@@ -39,16 +43,22 @@ inline constexpr std::uint8_t kClientRoleCount = 3;
 struct Hello {
   RequestHeader header;
   std::uint32_t protocol_version = 0;
-  std::string_view name;        // for people: shown by status
-  std::uint64_t instance = 0;   // engine instance, rank: one each in the frame
+  std::string_view name;       // for people: shown by status
+  std::uint64_t instance = 0;  // engine instance, rank: one each in the frame
   std::uint32_t rank = 0;
 };
-struct Heartbeat { RequestHeader header; };
-// Orderly end, and for an expired client the acknowledgement of its fence: it touches no slot any more.
-struct Bye { RequestHeader header; };
+struct Heartbeat {
+  RequestHeader header;
+};
+// Orderly end, and for an expired client the acknowledgement of its fence: it touches no slot any
+// more.
+struct Bye {
+  RequestHeader header;
+};
 
 // Asks for the device pool in this storage format. The first one of a service makes the pools; a
-// later one with another layout is `mismatch` with the field. The memory itself goes over the attach socket.
+// later one with another layout is `mismatch` with the field. The memory itself goes over the
+// attach socket.
 struct AttachPool {
   RequestHeader header;
   const KvLayout* layout = nullptr;  // never null
@@ -58,11 +68,13 @@ struct AttachPool {
 struct Open {
   RequestHeader header;
   SequenceId sequence;
-  bool first = true;                       // false: more tokens of a sequence opened before
-  const NamespaceFields* fields = nullptr;  // with first only; its tenant is ignored (the connection's)
+  bool first = true;  // false: more tokens of a sequence opened before
+  const NamespaceFields* fields =
+      nullptr;  // with first only; its tenant is ignored (the connection's)
   std::span<const Token> tokens;
-  bool skip_read = false;       // compute everything; still publish
-  bool accept_rewrite = true;   // publish may move table entries onto an equal block (see TableDelta)
+  bool skip_read = false;  // compute everything; still publish
+  bool accept_rewrite =
+      true;  // publish may move table entries onto an equal block (see TableDelta)
 };
 
 // Matches, plans, pins and reserves the whole prompt and max_new_tokens, all or nothing.
@@ -73,11 +85,11 @@ struct Admit {
 };
 
 enum class StepOp : std::uint8_t {
-  append,    // tokens [token_offset, +token_count) of the Step follow the sequence's tokens; slots are
-             // granted beyond the reservation where needed
-  publish,   // the first `value` tokens of the sequence hold computed KV: full blocks become visible
-  truncate,  // keep the first `value` tokens; not below what was published
-  free,      // the sequence ends; published blocks stay cached
+  append,  // tokens [token_offset, +token_count) of the Step follow the sequence's tokens; slots
+           // are granted beyond the reservation where needed
+  publish,  // the first `value` tokens of the sequence hold computed KV: full blocks become visible
+  truncate,     // keep the first `value` tokens; not below what was published
+  free,         // the sequence ends; published blocks stay cached
   acknowledge,  // table version `value` is in use: entries replaced by it are no longer read
 };
 inline constexpr std::uint8_t kStepOpCount = 5;
@@ -90,8 +102,9 @@ struct StepItem {
   std::uint32_t value = 0;
 };
 
-// One batched request for each scheduler step. Items are applied in order, each with its own status.
-// Publishes and freed slots of step s take effect for transfers and others when completed_step >= s.
+// One batched request for each scheduler step. Items are applied in order, each with its own
+// status. Publishes and freed slots of step s take effect for transfers and others when
+// completed_step >= s.
 struct Step {
   RequestHeader header;
   std::uint64_t step_seq = 0;        // rises; this step
@@ -107,18 +120,24 @@ struct Lookup {
   std::span<const Token> tokens;
 };
 
-struct Status { RequestHeader header; };
+struct Status {
+  RequestHeader header;
+};
 struct Tree {
   RequestHeader header;
   std::uint32_t node_limit = kTreeNodesMax;
 };
-// Copies what is not yet in the tier below, then drops every copy of `tier` that may go. The reply comes last.
+// Copies what is not yet in the tier below, then drops every copy of `tier` that may go. The reply
+// comes last.
 struct Demote {
   RequestHeader header;
   Tier tier = Tier::device;
 };
-// Copies everything that can be kept to disk and makes it durable. The reply comes last and counts it.
-struct Flush { RequestHeader header; };
+// Copies everything that can be kept to disk and makes it durable. The reply comes last and counts
+// it.
+struct Flush {
+  RequestHeader header;
+};
 
 // ---------------------------------------------------------------- reports of the shell
 // A process attached (attach socket). The tenant is from its peer credentials. Refused attaches do
@@ -130,7 +149,9 @@ struct ClientAttached {
   std::uint64_t process_id = 0;
 };
 // All processes of the client are dead: nothing of it can be written any more.
-struct ClientGone { ClientId client; };
+struct ClientGone {
+  ClientId client;
+};
 
 enum class BlockOutcome : std::uint8_t { ok, corrupt, io_error, no_space, cancelled };
 inline constexpr std::uint8_t kBlockOutcomeCount = 5;
@@ -138,14 +159,14 @@ inline constexpr std::uint8_t kBlockOutcomeCount = 5;
 // Exactly one for each StartTransfer; an unknown or repeated id changes nothing.
 struct TransferDone {
   TransferId id;
-  std::span<const BlockOutcome> outcomes;      // one a block of the transfer, in its order
-  std::span<const std::uint32_t> checksums;    // device -> host: CRC32C of each block; else empty
+  std::span<const BlockOutcome> outcomes;    // one a block of the transfer, in its order
+  std::span<const std::uint32_t> checksums;  // device -> host: CRC32C of each block; else empty
 };
 
 // Entries of the disk index at open, parents before children (by depth), in chunks.
 struct RecoveredEntry {
   Digest key;
-  Digest parent_key;            // the namespace's digest for depth 0
+  Digest parent_key;  // the namespace's digest for depth 0
   Digest namespace_digest;
   std::uint32_t depth = 0;
   GroupId group;
@@ -159,7 +180,9 @@ struct Recovered {
   bool last = false;              // the index is read to its end
 };
 // The disk holds blocks of this layout (before the first Recovered), as AttachPool would define it.
-struct DiskFormat { const KvLayout* layout = nullptr; };
+struct DiskFormat {
+  const KvLayout* layout = nullptr;
+};
 // Answer to a SyncDisk action.
 struct DiskSynced {
   std::uint64_t id = 0;
@@ -169,9 +192,8 @@ struct DiskSynced {
 struct Tick {};      // time passes: leases, deadlines; at least every 100 ms
 struct Continue {};  // as long as Actions::continue_wanted says so
 
-using InputView =
-    std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status, Tree, Demote,
-                 Flush, ClientAttached, ClientGone, TransferDone, Recovered, DiskFormat, DiskSynced,
-                 Tick, Continue>;
+using InputView = std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status,
+                               Tree, Demote, Flush, ClientAttached, ClientGone, TransferDone,
+                               Recovered, DiskFormat, DiskSynced, Tick, Continue>;
 
 }  // namespace kv::core

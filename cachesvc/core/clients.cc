@@ -1,0 +1,131 @@
+// Clients: their leases, requests' notices and ends.
+#include <algorithm>
+
+#include "cachesvc/core/engine_state.h"
+
+namespace kv::core {
+
+namespace {
+
+bool before(const ClientState& client, ClientId id) { return client.id < id; }
+
+}  // namespace
+
+ClientState* Engine::State::find_client(ClientId id) {
+  const auto found = std::lower_bound(clients_.begin(), clients_.end(), id, before);
+  return found != clients_.end() && found->id == id ? &*found : nullptr;
+}
+
+void Engine::State::on(const ClientAttached& input) {
+  // Over the capacity the client stays unknown: its requests are answered `stale`.
+  if (find_client(input.client) != nullptr || clients_.size() >= options_.client_capacity) return;
+  ClientState client;
+  client.id = input.client;
+  client.role = input.role;
+  client.tenant = input.tenant;
+  client.process_id = input.process_id;
+  client.lease_end = now_ + options_.lease;
+  client.replies.resize(options_.credits_per_client);
+  client.in_progress.reserve(options_.credits_per_client);
+  client.notices.reserve(options_.notices_per_client);
+  clients_.insert(std::lower_bound(clients_.begin(), clients_.end(), input.client, before),
+                  std::move(client));
+}
+
+void Engine::State::on(const ClientGone& input) {
+  if (find_client(input.client) == nullptr) return;
+  ++counters_.gone_clients;
+  end_client(input.client);
+}
+
+void Engine::State::on(const Hello& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr) return;
+  if (input.protocol_version != kProtocolVersion) {
+    refuse(
+        *client, input.header.request,
+        {ErrorCode::mismatch, "the service speaks another protocol version", "protocol_version"});
+    return;
+  }
+  const auto lease = std::chrono::duration_cast<std::chrono::milliseconds>(options_.lease);
+  reply(*client, input.header.request,
+        HelloReply{static_cast<std::uint32_t>(lease.count()), options_.credits_per_client});
+}
+
+void Engine::State::on(const Heartbeat& input) {
+  ClientState* client = enter(input.header, false);
+  if (client != nullptr) reply(*client, input.header.request, std::monostate{});
+}
+
+void Engine::State::on(const Bye& input) {
+  ClientState* client = enter(input.header, true);
+  if (client == nullptr) return;
+  reply(*client, input.header.request, std::monostate{});
+  end_client(input.header.client);
+}
+
+// Leases end here only. A shell that stood still hands in the requests that waited before the next
+// Tick, so that its own pause ends no lease.
+void Engine::State::on(const Tick& /*input*/) {
+  for (ClientState& client : clients_) {
+    if (!client.expired && client.lease_end < now_) expire(client);
+  }
+}
+
+void Engine::State::expire(ClientState& client) {
+  client.expired = true;
+  ++counters_.expired_clients;
+  client.in_progress.clear();
+  client.step_suspended = false;
+  std::erase_if(step_jobs_, [&client](const auto& job) { return job->client == client.id; });
+  std::erase_if(save_jobs_, [&client](const SaveJob& job) { return job.client == client.id; });
+  std::erase_if(client.fence,
+                [](const FenceEntry& entry) { return entry.kind != FenceEntry::Kind::release; });
+  // What waited for a step to complete can still be written by it: fenced with the rest.
+  for (const FenceEntry& entry : client.fence) {
+    cache().pool(Tier::device, entry.group).fence(entry.slot);
+  }
+  for (std::uint32_t i = 0; i < sequences_.size(); ++i) {
+    const SequenceState& sequence = sequences_[i];
+    if (sequence.phase == SequencePhase::unused || sequence.client != client.id) continue;
+    if (sequence.phase == SequencePhase::ending) continue;
+    begin_ending(i, SequencePhase::fencing);
+  }
+  notify(client.id, NoticeKind::lease_expired, SequenceId::none(), ErrorCode::stale, {});
+}
+
+void Engine::State::end_client(ClientId id) {
+  ClientState& client = *find_client(id);
+  std::erase_if(step_jobs_, [id](const auto& job) { return job->client == id; });
+  std::erase_if(save_jobs_, [id](const SaveJob& job) { return job.client == id; });
+  for (const FenceEntry& entry : client.fence) {
+    if (entry.kind != FenceEntry::Kind::release) continue;
+    if (client.expired) {
+      cache().pool(Tier::device, entry.group).unfence(entry.slot);
+    } else {
+      cache().release_slot(Tier::device, entry.group, entry.slot);
+    }
+  }
+  for (std::uint32_t i = 0; i < sequences_.size(); ++i) {
+    const SequenceState& sequence = sequences_[i];
+    if (sequence.phase == SequencePhase::unused || sequence.client != id) continue;
+    if (sequence.phase == SequencePhase::ending) continue;
+    begin_ending(i, SequencePhase::ending);
+  }
+  clients_.erase(std::lower_bound(clients_.begin(), clients_.end(), id, before));
+  waiting_changed_ = true;
+}
+
+void Engine::State::notify(ClientId client, NoticeKind kind, SequenceId sequence, ErrorCode code,
+                           const Account& account) {
+  ClientState* found = find_client(client);
+  if (found == nullptr) return;
+  const Notice notice{client, ++found->notice_number, kind, sequence, code, account};
+  if (found->notices.size() >= options_.notices_per_client) {
+    found->notices.erase(found->notices.begin());
+  }
+  found->notices.push_back(notice);
+  actions_->notices.push_back(notice);
+}
+
+}  // namespace kv::core

@@ -1,0 +1,386 @@
+// The Engine's inner state, shared by its source files only (one noun each): clients, sequences,
+// moves and jobs. Not a public header. Owner: Engine. Threads: none. Cost: see each function.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocator/flat_map.h"
+#include "cachesvc/core/engine.h"
+#include "cachesvc/core/prefix_cache.h"
+
+namespace kv::core {
+
+inline constexpr std::uint32_t kNoIndex = 0xFFFFFFFFU;
+inline constexpr std::uint32_t kRetryAfterUs = 2'000;
+// Slots that the kept replies of one client may name together: 1 MiB of them.
+inline constexpr std::uint64_t kKeptReplySlotsMax = 262'144;
+// Host slots kept free of saves, so that a load from disk can always land: a quarter, at most this.
+inline constexpr std::uint32_t kLandingSlotsMax = 64;
+
+// Something of a client that takes effect when its step is completed on the device.
+struct FenceEntry {
+  enum class Kind : std::uint8_t { release, publish, end };
+  std::uint64_t step = 0;
+  Kind kind = Kind::release;
+  GroupId group;
+  SlotId slot;                        // release
+  std::uint32_t sequence = kNoIndex;  // publish, end
+  std::uint64_t sequence_serial = 0;
+  std::uint32_t value = 0;
+};
+
+struct ClientState {
+  ClientId id;
+  ClientRole role = ClientRole::runner;
+  std::string tenant;
+  std::uint64_t process_id = 0;
+  bool expired = false;
+  bool step_suspended = false;  // a Step of this client goes on in Continue
+  TimePoint lease_end;
+  std::uint64_t last_request = 0;
+  std::vector<Reply> replies;  // a ring of credits_per_client
+  std::uint32_t replies_next = 0;
+  std::uint32_t replies_count = 0;
+  std::uint64_t reply_slots = 0;
+  std::vector<RequestId> in_progress;
+  std::vector<Notice> notices;
+  std::uint64_t notice_number = 0;
+  std::vector<FenceEntry> fence;  // in step order
+  std::uint64_t step_seq = 0;
+  std::uint64_t completed_step = 0;
+};
+
+enum class SequencePhase : std::uint8_t {
+  unused,
+  opened,
+  waiting,    // an Admit waits for another sequence's load
+  admitting,  // slots accumulate over several steps
+  loading,
+  admitted,
+  unwinding,  // a load failed: gives everything back, then is opened again
+  fencing,    // its client expired: slots are being fenced
+  fenced,
+  ending,  // gives everything back, then is unused
+};
+
+enum class LoadPhase : std::uint8_t { on_disk, from_disk, in_host, to_device, arrived, added };
+struct LoadItem {
+  std::uint32_t path_index = 0;
+  LoadPhase phase = LoadPhase::in_host;
+  bool landed = false;  // its host bytes lie in landing slots of its own, not in the block's copy
+};
+
+struct ReplacedSlot {
+  std::uint32_t version = 0;
+  GroupId group;
+  SlotId slot;
+};
+
+struct SequenceState {
+  std::uint64_t serial = 0;
+  SequencePhase phase = SequencePhase::unused;
+  ClientId client;
+  SequenceId id;
+  RootId root;
+  Digest namespace_digest;
+  bool skip_read = false;
+  bool accept_rewrite = true;
+  std::vector<Token> tokens;
+  std::vector<SlotId> table;        // group-major
+  std::vector<std::uint8_t> owned;  // by block
+  std::uint32_t block_count = 0;
+  std::uint32_t published_blocks = 0;
+  std::uint32_t publish_requested = 0;  // tokens of the last publish, applied or waiting
+  bool publish_stopped = false;         // the tree had no room: what follows stays private
+  BlockId deepest;
+  std::uint32_t table_version = 0;
+  std::vector<ReplacedSlot> replaced;
+  Account account;
+  // admission
+  RequestId admit_request;
+  std::uint32_t max_new_tokens = 0;
+  std::uint32_t blocks_wanted = 0;
+  std::uint32_t hit_blocks = 0;
+  std::uint32_t cursor = 0;  // next block of an admission or an ending that goes on
+  std::vector<BlockId> path;
+  std::vector<LoadItem> loads;
+  std::vector<SlotId> landing;  // loads x groups
+  std::uint32_t loads_added = 0;
+  std::uint32_t loads_in_flight = 0;
+  bool load_failed = false;
+};
+
+// One run of blocks on its way between two tiers: one transfer for each layer group.
+struct Move {
+  enum class Purpose : std::uint8_t { save, land, load };
+  bool active = false;
+  std::uint64_t serial = 0;
+  Tier from = Tier::device;
+  Tier to = Tier::host;
+  Purpose purpose = Purpose::save;
+  std::uint32_t sequence = kNoIndex;   // land, load
+  std::uint32_t outstanding = 0;       // transfers not yet reported
+  std::vector<std::uint8_t> reported;  // by group
+  std::vector<BlockId> blocks;
+  std::vector<std::uint32_t> items;      // land, load: index in the sequence's loads
+  std::vector<SlotId> from_slots;        // group x block
+  std::vector<SlotId> to_slots;          // group x block
+  std::vector<std::uint32_t> checksums;  // group x block
+  std::vector<BlockOutcome> outcomes;    // by block: the worst of its groups
+};
+
+// Blocks to be copied down one link, first in first out. Entries are checked when their turn comes.
+class SaveQueue {
+ public:
+  explicit SaveQueue(std::uint32_t capacity) : entries_(capacity) {}
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] BlockId front() const { return entries_[head_]; }
+  void pop() {
+    ++popped_;
+    head_ = (head_ + 1) % capacity();
+    --count_;
+  }
+  // False when full: the block stays unsaved until a flush looks for it.
+  bool push(BlockId block) {
+    if (count_ == capacity()) return false;
+    entries_[(head_ + count_) % capacity()] = block;
+    ++count_;
+    ++pushed_;
+    return true;
+  }
+  // Of all time: when popped() reaches what pushed() was, everything from before had its turn.
+  [[nodiscard]] std::uint64_t pushed() const { return pushed_; }
+  [[nodiscard]] std::uint64_t popped() const { return popped_; }
+
+ private:
+  [[nodiscard]] std::uint32_t capacity() const {
+    return static_cast<std::uint32_t>(entries_.size());
+  }
+  std::vector<BlockId> entries_;
+  std::uint32_t head_ = 0;
+  std::uint32_t count_ = 0;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t popped_ = 0;
+};
+
+// Demote or Flush in progress.
+struct SaveJob {
+  enum class Phase : std::uint8_t { scan, save, drop, sync };
+  ClientId client;
+  RequestId request;
+  bool flush = false;
+  Tier tier = Tier::device;  // demote
+  Phase phase = Phase::scan;
+  std::uint32_t cursor = 0;  // BlockId of the scan
+  std::uint64_t saved_at_start = 0;
+  std::uint64_t saved_at_round = 0;
+  std::uint64_t pushed_to_host = 0;  // at the end of the scan
+  std::uint64_t pushed_to_disk = 0;
+  std::uint64_t last_move = 0;  // the youngest move to wait for
+  std::uint64_t dropped = 0;
+  std::uint64_t sync_id = 0;
+  std::uint64_t durable = 0;
+};
+
+// A Step being applied: spans point into the input, or into own memory once suspended.
+struct StepJob {
+  ClientId client;
+  RequestId request;
+  std::uint64_t step_seq = 0;
+  std::span<const StepItem> items;
+  std::span<const Token> tokens;
+  std::uint32_t next_item = 0;
+  StepReply reply;
+  std::vector<StepItem> own_items;
+  std::vector<Token> own_tokens;
+};
+
+struct Engine::State {
+  explicit State(const Options& given);
+
+  // --- engine.cc: dispatch and the request window
+  void step(const InputView& input);
+  [[nodiscard]] ClientState* enter(const RequestHeader& header, bool from_expired);
+  void reply(ClientState& client, RequestId request, ReplyBody body);
+  void refuse(ClientState& client, RequestId request, const Error& error);
+  void send(ClientState& client, Reply answer);
+  void defer(ClientState& client, RequestId request) { client.in_progress.push_back(request); }
+  [[nodiscard]] bool allowed(ClientState& client, RequestId request, bool observer_may);
+  void run_jobs();
+  [[nodiscard]] bool budget_left() const { return work_ < kStepBlocksMax; }
+
+  // --- clients.cc
+  [[nodiscard]] ClientState* find_client(ClientId id);
+  void on(const ClientAttached& input);
+  void on(const ClientGone& input);
+  void on(const Hello& input);
+  void on(const Heartbeat& input);
+  void on(const Bye& input);
+  void on(const Tick& input);
+  void expire(ClientState& client);
+  void end_client(ClientId id);
+  void notify(ClientId client, NoticeKind kind, SequenceId sequence, ErrorCode code,
+              const Account& account);
+
+  // --- opening.cc: formats, sequences before admission, look-up
+  [[nodiscard]] Result<void> define_format(const KvLayout& layout);
+  void on(const AttachPool& input);
+  void on(const Open& input);
+  void on(const Lookup& input);
+  [[nodiscard]] Digest digest_of(const NamespaceFields& fields, const ClientState& client) const;
+
+  // --- sequences.cc
+  [[nodiscard]] std::uint32_t find_sequence(ClientId client, SequenceId id) const;
+  [[nodiscard]] std::uint32_t make_sequence(ClientId client, SequenceId id);
+  void detach_sequence(std::uint32_t index);  // its id may be used again
+  void begin_ending(std::uint32_t index, SequencePhase phase);
+  void run_endings();
+  [[nodiscard]] bool run_ending(std::uint32_t index);  // true: done
+  void finish_ending(std::uint32_t index);
+  void grow_table(SequenceState& sequence, std::uint32_t block_count);
+  [[nodiscard]] SlotId& entry(SequenceState& sequence, GroupId group, std::uint32_t block) {
+    return sequence.table[std::size_t{group.value} * sequence.block_count + block];
+  }
+
+  // --- admission.cc
+  void on(const Admit& input);
+  void try_admit(std::uint32_t index);
+  [[nodiscard]] bool plan_admission(const SequenceState& sequence);
+  void continue_admission(std::uint32_t index);
+  void conclude_admission(std::uint32_t index);
+  void retry_waiting();
+
+  // --- loads.cc
+  void pump_loads();
+  void pump_loads_of(std::uint32_t index);
+  void check_sources(SequenceState& sequence);
+  [[nodiscard]] bool start_load(std::uint32_t index, LoadPhase phase);
+  void finish_load(Move& move);
+  void add_arrived(std::uint32_t index);
+  void become_ready(std::uint32_t index);
+  void abandon_load(SequenceState& sequence, std::uint32_t item);
+  void release_landing(SequenceState& sequence, std::uint32_t item, bool keep);
+
+  // --- stepping.cc and publishing.cc
+  void on(const Step& input);
+  [[nodiscard]] bool run_step(StepJob& job);  // true: all items are applied
+  [[nodiscard]] bool run_fence(ClientState& client, StepJob& job);
+  // nullopt: the budget ended in the middle; the item goes on in Continue
+  [[nodiscard]] std::optional<Result<void>> apply_item(ClientState& client, StepJob& job,
+                                                       const StepItem& item);
+  [[nodiscard]] std::optional<Result<void>> append(StepJob& job, SequenceState& sequence,
+                                                   const StepItem& item);
+  [[nodiscard]] std::optional<Result<void>> request_publish(ClientState& client, StepJob& job,
+                                                            std::uint32_t index,
+                                                            std::uint32_t value);
+  [[nodiscard]] std::optional<Result<void>> truncate(ClientState& client, const StepJob& job,
+                                                     SequenceState& sequence, std::uint32_t value);
+  void free_sequence(ClientState& client, StepJob& job, std::uint32_t index);
+  [[nodiscard]] Result<void> acknowledge(ClientState& client, const StepJob& job,
+                                         SequenceState& sequence, std::uint32_t version);
+  [[nodiscard]] bool publish(StepJob& job, SequenceState& sequence, std::uint32_t value);
+  void publish_block(StepJob& job, SequenceState& sequence, BlockId block, bool known);
+  void add_delta(StepJob& job, const SequenceState& sequence, GroupId group, std::uint32_t block,
+                 SlotId slot);
+  void release_at(ClientState& client, std::uint64_t step, GroupId group, SlotId slot);
+
+  // --- moves.cc
+  void on(const TransferDone& input);
+  [[nodiscard]] Move* free_move(Tier from, Tier to);
+  [[nodiscard]] std::uint32_t moves_on(Tier from, Tier to) const;
+  void start(Move& move);
+  void finish(Move& move);
+  [[nodiscard]] bool evict_one(Tier tier);
+  void drop_block_copy(BlockId block, Tier tier);
+  void pin_for(const Move& move);
+  void unpin_for(const Move& move);
+  void quarantine(BlockId block, Tier tier, const Move& reader);
+  // All groups' slots of one block, evicting from the tier as needed; false: none taken.
+  [[nodiscard]] bool take_slots(Tier tier);  // into slots_
+
+  // --- saves.cc
+  enum class SaveSlot : std::uint8_t { taken, stalled, none };
+  void queue_save(Tier from, BlockId block);
+  void pump_saves(Tier from);
+  [[nodiscard]] bool build_save(Move& move);  // false: stalled, or the budget ended
+  [[nodiscard]] SaveSlot add_save(Move& move, BlockId block);
+  [[nodiscard]] SaveSlot make_save_room(Tier to);
+  void finish_save(Move& move);
+  void on(const Demote& input);
+  void on(const Flush& input);
+  void on(const DiskSynced& input);
+  void run_save_jobs();
+  [[nodiscard]] bool run_save_job(SaveJob& job);  // true: the reply was sent
+  void scan_saves(SaveJob& job);
+  [[nodiscard]] bool saves_done(SaveJob& job) const;
+  [[nodiscard]] std::uint64_t saved_blocks() const;
+
+  // --- recovery.cc
+  void on(const DiskFormat& input);
+  void on(const Recovered& input);
+  [[nodiscard]] bool recover(const RecoveredEntry& entry, std::span<const Token> tokens);
+
+  // --- status.cc
+  void on(const Status& input);
+  void on(const Tree& input);
+  void on(const Continue&) {}
+  [[nodiscard]] StatusReply status() const;
+
+  [[nodiscard]] PrefixCache& cache() { return *cache_; }
+  [[nodiscard]] std::uint32_t group_count() const { return group_count_; }
+  [[nodiscard]] bool tier_on(Tier tier) const { return slot_count_[tier_index(tier)] > 0; }
+  [[nodiscard]] std::uint32_t free_slots(Tier tier) const {
+    return cache_->pool(tier, GroupId(0)).count(SlotState::free);
+  }
+
+  Options options_;
+  TimePoint now_{};
+  Actions* actions_ = nullptr;  // of the step that runs
+  std::uint32_t work_ = 0;      // block operations of this step
+
+  std::unique_ptr<PrefixCache> cache_;  // once a format is defined
+  KvLayout layout_;
+  std::uint32_t group_count_ = 0;
+  std::uint32_t block_tokens_ = 0;
+  std::array<std::uint32_t, BlockRecords::kSlotTiers> slot_count_{};
+  std::uint32_t landing_reserve_ = 0;
+
+  std::vector<ClientState> clients_;  // by rising id
+  std::vector<SequenceState> sequences_;
+  std::vector<std::uint32_t> free_sequences_;
+  FlatMap sequence_index_;
+  std::uint64_t sequence_serial_ = 0;
+  std::uint32_t sequences_used_ = 0;
+
+  std::vector<std::uint32_t> waiting_;    // sequences in phase waiting, first come first served
+  std::vector<std::uint32_t> admitting_;  // phase admitting
+  std::vector<std::uint32_t> loading_;    // phase loading, in order of admission
+  std::vector<std::uint32_t> endings_;    // phases unwinding, fencing, ending
+  std::vector<std::unique_ptr<StepJob>> step_jobs_;
+  StepJob step_job_;  // the one that runs when none is suspended
+  std::vector<SaveJob> save_jobs_;
+  std::uint64_t sync_id_ = 0;
+  bool waiting_changed_ = false;
+  bool pump_again_ = false;
+
+  std::vector<Move> moves_;
+  std::uint64_t move_serial_ = 0;
+  SaveQueue save_to_host_;
+  SaveQueue save_to_disk_;
+  std::vector<BlockId> chain_;  // scratch of saves
+  std::vector<SlotId> slots_;   // scratch of take_slots
+  std::vector<BlockId> path_;   // scratch of match
+  mutable std::vector<SlotId> view_slots_;
+  mutable std::vector<std::uint32_t> view_moves_;
+
+  bool recovering_ = false;
+  Counters counters_;
+};
+
+}  // namespace kv::core

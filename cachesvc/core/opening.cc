@@ -1,0 +1,169 @@
+// Formats, sequences before their admission, and look-ups.
+#include <algorithm>
+
+#include "cachesvc/core/engine_state.h"
+
+namespace kv::core {
+
+namespace {
+
+constexpr std::uint64_t kDiskAlignment = 4'096;
+
+std::uint64_t slot_bytes(const KvLayout& layout, Tier tier, GroupId group) {
+  const std::uint64_t bytes = block_bytes(layout, group);
+  if (tier != Tier::disk) return bytes;
+  return (bytes + kDiskAlignment - 1) / kDiskAlignment * kDiskAlignment;
+}
+
+}  // namespace
+
+Result<void> Engine::State::define_format(const KvLayout& layout) {
+  if (cache_ != nullptr) {
+    const std::string_view field = first_difference(layout_, layout);
+    if (field.empty()) return {};
+    return Error{ErrorCode::mismatch, "the service holds blocks of another layout", field};
+  }
+  KV_TRY_VOID(validate(layout));
+  PrefixCache::Options cache_options;
+  cache_options.layout = layout;
+  cache_options.root_capacity = options_.root_capacity;
+  cache_options.hash_seed = options_.hash_seed;
+  const auto groups = static_cast<std::uint32_t>(layout.groups.size());
+  for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      bytes += slot_bytes(layout, static_cast<Tier>(t), GroupId(g));
+    }
+    const std::uint64_t slots = options_.tier_bytes[t] / bytes;
+    cache_options.slot_count[t] =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, std::uint64_t{1} << 28U));
+  }
+  if (cache_options.slot_count[tier_index(Tier::device)] == 0) {
+    return Error{ErrorCode::too_large, "one block is larger than the device tier", "device.bytes"};
+  }
+  // Blocks reach the disk through host slots: without them the disk tier cannot be used.
+  if (cache_options.slot_count[tier_index(Tier::host)] == 0) {
+    cache_options.slot_count[tier_index(Tier::disk)] = 0;
+  }
+  layout_ = layout;
+  group_count_ = groups;
+  block_tokens_ = layout.block_tokens;
+  slot_count_ = cache_options.slot_count;
+  const std::uint32_t host_slots = slot_count_[tier_index(Tier::host)];
+  landing_reserve_ = host_slots == 0 || slot_count_[tier_index(Tier::disk)] == 0
+                         ? 0
+                         : std::clamp(host_slots / 4, std::uint32_t{1}, kLandingSlotsMax);
+  cache_ = std::make_unique<PrefixCache>(cache_options);
+  save_to_host_ = SaveQueue(std::max(1U, slot_count_[tier_index(Tier::device)]));
+  save_to_disk_ = SaveQueue(std::max(1U, host_slots));
+  return {};
+}
+
+void Engine::State::on(const AttachPool& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr || !allowed(*client, input.header.request, false)) return;
+  const bool first = cache_ == nullptr;
+  if (const auto defined = define_format(*input.layout); !defined) {
+    refuse(*client, input.header.request, defined.error());
+    return;
+  }
+  if (first) actions_->format_defined = &layout_;
+  AttachPoolReply answer;
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    AttachPoolReply::Group group;
+    group.offset = answer.pool_bytes;
+    group.slot_bytes = block_bytes(layout_, GroupId(g));
+    group.slot_count = slot_count_[tier_index(Tier::device)];
+    answer.pool_bytes += group.slot_bytes * group.slot_count;
+    answer.groups.push_back(group);
+  }
+  reply(*client, input.header.request, std::move(answer));
+}
+
+Digest Engine::State::digest_of(const NamespaceFields& fields, const ClientState& client) const {
+  NamespaceFields whole = fields;
+  whole.tenant = client.tenant;
+  whole.block_tokens = block_tokens_;
+  return namespace_digest(whole);
+}
+
+void Engine::State::on(const Open& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr || !allowed(*client, input.header.request, false)) return;
+  const RequestId request = input.header.request;
+  if (cache_ == nullptr) {
+    refuse(*client, request, {ErrorCode::unavailable, "no pool is attached yet", {}});
+    return;
+  }
+  std::uint32_t index = find_sequence(input.header.client, input.sequence);
+  const std::size_t before = index == kNoIndex ? 0 : sequences_[index].tokens.size();
+  if (input.tokens.size() > kTokensPerMessageMax ||
+      before + input.tokens.size() > options_.sequence_tokens_max) {
+    refuse(*client, request, {ErrorCode::too_large, "too many tokens in a sequence", "tokens"});
+    return;
+  }
+  if (input.first) {
+    if (index != kNoIndex) {
+      refuse(*client, request, {ErrorCode::exists, "the sequence is open already", "sequence"});
+      return;
+    }
+    if (input.fields == nullptr) {
+      refuse(*client, request, {ErrorCode::invalid, "the first part needs a namespace", "fields"});
+      return;
+    }
+    if (free_sequences_.empty()) {
+      refuse(*client, request, {ErrorCode::exhausted, "too many open sequences", "sequence"});
+      return;
+    }
+    const Digest digest = digest_of(*input.fields, *client);
+    const auto root = cache().open_root(digest);
+    if (!root) {
+      refuse(*client, request, root.error());
+      return;
+    }
+    index = make_sequence(input.header.client, input.sequence);
+    SequenceState& made = sequences_[index];
+    made.root = *root;
+    made.namespace_digest = digest;
+    made.skip_read = input.skip_read;
+    made.accept_rewrite = input.accept_rewrite;
+  } else if (index == kNoIndex) {
+    refuse(*client, request, {ErrorCode::not_found, "no such sequence is open", "sequence"});
+    return;
+  } else if (sequences_[index].phase != SequencePhase::opened) {
+    refuse(*client, request, {ErrorCode::invalid, "the sequence is admitted already", "sequence"});
+    return;
+  }
+  SequenceState& sequence = sequences_[index];
+  sequence.tokens.insert(sequence.tokens.end(), input.tokens.begin(), input.tokens.end());
+  reply(*client, request, std::monostate{});
+}
+
+void Engine::State::on(const Lookup& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr) return;
+  ++counters_.lookups;
+  LookupReply answer;
+  if (cache_ == nullptr) {
+    reply(*client, input.header.request, answer);
+    return;
+  }
+  if (input.tokens.size() > kTokensPerMessageMax || input.fields == nullptr) {
+    refuse(*client, input.header.request,
+           {ErrorCode::invalid, "a look-up needs a namespace and at most 65536 tokens", "tokens"});
+    return;
+  }
+  const RootId root = cache().tree().find_root(digest_of(*input.fields, *client));
+  if (!root.is_none()) {
+    path_.clear();
+    const PrefixCache::Match match = cache().match(root, input.tokens, path_);
+    answer.hit_tokens = std::uint64_t{match.hit_blocks} * block_tokens_;
+    answer.known_tokens = std::uint64_t{match.known_blocks} * block_tokens_;
+    for (std::size_t t = 0; t < kTierCount; ++t) {
+      answer.hit_tokens_by_tier[t] = std::uint64_t{match.hit_blocks_by_tier[t]} * block_tokens_;
+    }
+  }
+  reply(*client, input.header.request, answer);
+}
+
+}  // namespace kv::core

@@ -1,0 +1,303 @@
+// Saves: copies of blocks into the tier below, in the order in which they were published, and the
+// two requests that wait for them: Demote and Flush. Within a tier copies stay prefix-closed, so a
+// block goes down together with the ancestors that are not there yet.
+#include <algorithm>
+
+#include "cachesvc/core/engine_state.h"
+
+namespace kv::core {
+
+namespace {
+
+constexpr std::uint32_t kScanRecordsMax = 16'384;  // of one step
+
+constexpr Tier below(Tier tier) { return tier == Tier::device ? Tier::host : Tier::disk; }
+
+}  // namespace
+
+void Engine::State::queue_save(Tier from, BlockId block) {
+  if (!tier_on(below(from))) return;
+  SaveQueue& queue = from == Tier::device ? save_to_host_ : save_to_disk_;
+  (void)queue.push(block);  // full: a flush finds it
+}
+
+void Engine::State::pump_saves(Tier from) {
+  const Tier to = below(from);
+  if (!tier_on(to) || (to == Tier::disk && recovering_)) return;
+  SaveQueue& queue = from == Tier::device ? save_to_host_ : save_to_disk_;
+  while (!queue.empty()) {
+    if (!budget_left()) {
+      pump_again_ = true;
+      return;
+    }
+    Move* move = free_move(from, to);
+    if (move == nullptr) return;
+    move->purpose = Move::Purpose::save;
+    const bool more = build_save(*move);
+    if (!move->blocks.empty()) {
+      const std::size_t count = move->blocks.size();
+      std::vector<SlotId> by_block;
+      by_block.swap(move->to_slots);  // gathered block by block; wanted group by group
+      for (std::uint32_t g = 0; g < group_count_; ++g) {
+        for (std::size_t i = 0; i < count; ++i) {
+          move->from_slots.push_back(cache().records().slot(move->blocks[i], GroupId(g), from));
+          move->to_slots.push_back(by_block[i * group_count_ + g]);
+        }
+      }
+      start(*move);
+    }
+    if (!more) return;
+  }
+}
+
+bool Engine::State::build_save(Move& move) {
+  SaveQueue& queue = move.from == Tier::device ? save_to_host_ : save_to_disk_;
+  const PrefixTree& tree = cache().tree();
+  while (!queue.empty() && move.blocks.size() < kTransferBlocksMax) {
+    if (!budget_left()) {
+      pump_again_ = true;
+      return false;
+    }
+    ++work_;
+    const BlockId wanted = queue.front();
+    chain_.clear();
+    bool possible = tree.contains(wanted);
+    for (BlockId block = wanted; possible && !block.is_none() && !cache().has_copy(block, move.to);
+         block = tree.parent(block)) {
+      if (cache().records().arriving(block, move.to)) {
+        const auto& own = move.blocks;
+        if (std::find(own.begin(), own.end(), block) != own.end()) break;
+        if (block != wanted) return false;  // its ancestor's move must end first
+        possible = false;                   // another move saves it already
+        break;
+      }
+      possible = cache().has_copy(block, move.from) && chain_.size() < kStepBlocksMax;
+      chain_.push_back(block);
+    }
+    if (!possible || chain_.empty()) {
+      queue.pop();
+      continue;
+    }
+    // One namespace a move, since the move names it once.
+    if (!move.blocks.empty() && tree.root(move.blocks.front()) != tree.root(wanted)) return true;
+    SaveSlot result = SaveSlot::taken;
+    while (result == SaveSlot::taken && !chain_.empty() &&
+           move.blocks.size() < kTransferBlocksMax) {
+      result = add_save(move, chain_.back());
+      if (result == SaveSlot::taken) chain_.pop_back();
+    }
+    if (result == SaveSlot::stalled) return false;
+    if (result == SaveSlot::none || chain_.empty()) queue.pop();
+  }
+  return true;
+}
+
+Engine::State::SaveSlot Engine::State::add_save(Move& move, BlockId block) {
+  // Pinned first: making room must take neither the block nor what it hangs on.
+  for (std::uint32_t g = 0; g < group_count_; ++g) cache().pin(block);
+  const SaveSlot result = make_save_room(move.to);
+  if (result != SaveSlot::taken || !take_slots(move.to)) {
+    for (std::uint32_t g = 0; g < group_count_; ++g) cache().unpin(block);
+    return result == SaveSlot::taken ? SaveSlot::none : result;
+  }
+  cache().records().set_arriving(block, move.to, true);
+  move.blocks.push_back(block);
+  move.to_slots.insert(move.to_slots.end(), slots_.begin(), slots_.end());
+  return SaveSlot::taken;
+}
+
+// Makes one free slot that a save may take. Loads from disk keep their landing slots. A host copy
+// that the disk has not seen is not given up for another one while the way to the disk is busy.
+Engine::State::SaveSlot Engine::State::make_save_room(Tier to) {
+  const std::uint32_t reserve = to == Tier::host ? landing_reserve_ : 0;
+  while (free_slots(to) <= reserve) {
+    const BlockId victim = cache().victim(to);
+    if (victim.is_none()) return SaveSlot::none;
+    if (to == Tier::host && tier_on(Tier::disk) && !cache().has_lower_copy(victim, Tier::host) &&
+        (!save_to_disk_.empty() || moves_on(Tier::host, Tier::disk) > 0)) {
+      return SaveSlot::stalled;
+    }
+    (void)evict_one(to);
+  }
+  return SaveSlot::taken;
+}
+
+void Engine::State::finish_save(Move& move) {
+  const std::size_t count = move.blocks.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const BlockId block = move.blocks[i];
+    const BlockId parent = cache().tree().parent(block);
+    const bool closed = parent.is_none() || cache().has_copy(parent, move.to);
+    const bool written = move.outcomes[i] == BlockOutcome::ok;
+    cache().records().set_arriving(block, move.to, false);
+    for (std::uint32_t g = 0; g < group_count_; ++g) {
+      const SlotId slot = move.to_slots[g * count + i];
+      if (written && closed) {
+        if (move.from == Tier::device) {
+          cache().records().set_checksum(block, GroupId(g), move.checksums[g * count + i]);
+        }
+        cache().add_copy(block, GroupId(g), move.to, slot);
+        continue;
+      }
+      if (written && move.to == Tier::disk) {
+        actions_->erases.push_back({cache().records().key(block), cache().tree().depth(block),
+                                    GroupId(g), slot,
+                                    cache().pool(Tier::disk, GroupId(g)).generation(slot)});
+      }
+      cache().release_slot(move.to, GroupId(g), slot);
+    }
+    if (written && closed) {
+      ++counters_.saved_blocks[tier_index(move.to)];
+      if (move.to == Tier::host && options_.write_through) queue_save(Tier::host, block);
+    } else if (move.outcomes[i] == BlockOutcome::corrupt) {
+      ++counters_.corrupt_blocks[tier_index(move.from)];
+      quarantine(block, move.from, move);
+    } else if (!written && move.outcomes[i] != BlockOutcome::cancelled) {
+      ++counters_.failed_blocks[tier_index(move.to)];
+    }
+  }
+}
+
+std::uint64_t Engine::State::saved_blocks() const {
+  return counters_.saved_blocks[tier_index(Tier::host)] +
+         counters_.saved_blocks[tier_index(Tier::disk)];
+}
+
+// ---------------------------------------------------------------- Demote and Flush
+
+void Engine::State::on(const Demote& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr || !allowed(*client, input.header.request, false)) return;
+  if (input.tier != Tier::device && input.tier != Tier::host) {
+    refuse(*client, input.header.request,
+           {ErrorCode::unsupported, "only the device and the host tier can be demoted", "tier"});
+    return;
+  }
+  if (cache_ == nullptr) {
+    reply(*client, input.header.request, DemoteReply{});
+    return;
+  }
+  SaveJob job;
+  job.client = input.header.client;
+  job.request = input.header.request;
+  job.tier = input.tier;
+  job.saved_at_start = counters_.saved_blocks[tier_index(below(input.tier))];
+  save_jobs_.push_back(job);
+  defer(*client, input.header.request);
+}
+
+void Engine::State::on(const Flush& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr || !allowed(*client, input.header.request, false)) return;
+  if (cache_ == nullptr) {
+    reply(*client, input.header.request, FlushReply{});
+    return;
+  }
+  SaveJob job;
+  job.client = input.header.client;
+  job.request = input.header.request;
+  job.flush = true;
+  job.saved_at_round = saved_blocks();
+  save_jobs_.push_back(job);
+  defer(*client, input.header.request);
+}
+
+void Engine::State::on(const DiskSynced& input) {
+  for (SaveJob& job : save_jobs_) {
+    if (job.phase != SaveJob::Phase::sync || job.sync_id != input.id) continue;
+    if (input.ok) {
+      const std::uint64_t kept = cache().tree().block_count() - cache().hole_count();
+      reply(*find_client(job.client), job.request,
+            FlushReply{job.durable, kept > job.durable ? kept - job.durable : 0});
+    } else {
+      refuse(*find_client(job.client), job.request,
+             {ErrorCode::unavailable, "the disk could not make its blocks durable", "disk"});
+    }
+    std::erase_if(save_jobs_, [&input](const SaveJob& other) {
+      return other.phase == SaveJob::Phase::sync && other.sync_id == input.id;
+    });
+    return;
+  }
+}
+
+void Engine::State::run_save_jobs() {
+  for (std::size_t i = 0; i < save_jobs_.size();) {
+    if (run_save_job(save_jobs_[i])) {
+      save_jobs_.erase(save_jobs_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+}
+
+// Looks for blocks that are not yet where the job wants them.
+void Engine::State::scan_saves(SaveJob& job) {
+  const std::uint32_t end = cache().records().block_capacity();
+  const std::uint32_t stop = std::min(end, job.cursor + kScanRecordsMax);
+  for (; job.cursor < stop; ++job.cursor) {
+    const BlockId block(job.cursor);
+    if (!cache().tree().contains(block)) continue;
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      if (!job.flush && tier != job.tier) continue;
+      if (!cache().has_copy(block, tier) || cache().has_lower_copy(block, tier)) continue;
+      queue_save(tier, block);
+    }
+  }
+  if (job.cursor < end) return;
+  job.pushed_to_host = save_to_host_.pushed();
+  job.pushed_to_disk = save_to_disk_.pushed();
+  job.last_move = 0;
+  job.phase = SaveJob::Phase::save;
+}
+
+// Everything queued before the end of the scan had its turn, and the moves that took it have ended.
+bool Engine::State::saves_done(SaveJob& job) const {
+  const bool to_host = tier_on(Tier::host);
+  const bool to_disk = tier_on(Tier::disk);
+  if (to_host && save_to_host_.popped() < job.pushed_to_host) return false;
+  if (to_disk && save_to_disk_.popped() < job.pushed_to_disk) return false;
+  if (job.last_move == 0) job.last_move = move_serial_;
+  return std::none_of(moves_.begin(), moves_.end(), [&job](const Move& move) {
+    return move.active && move.purpose == Move::Purpose::save && move.serial <= job.last_move;
+  });
+}
+
+bool Engine::State::run_save_job(SaveJob& job) {
+  if (job.phase == SaveJob::Phase::scan) {
+    scan_saves(job);
+    if (job.phase == SaveJob::Phase::scan) return false;
+    pump_saves(Tier::host);
+    pump_saves(Tier::device);
+  }
+  if (job.phase == SaveJob::Phase::save) {
+    if (!saves_done(job)) return false;
+    if (job.flush && saved_blocks() > job.saved_at_round) {
+      job.saved_at_round = saved_blocks();
+      job.cursor = 0;
+      job.phase = SaveJob::Phase::scan;
+      return false;
+    }
+    job.phase = job.flush ? SaveJob::Phase::sync : SaveJob::Phase::drop;
+    if (job.flush) {
+      job.durable =
+          tier_on(Tier::disk) ? cache().pool(Tier::disk, GroupId(0)).count(SlotState::cached) : 0;
+      job.sync_id = ++sync_id_;
+      actions_->syncs.push_back({job.sync_id});
+    }
+  }
+  if (job.phase != SaveJob::Phase::drop) return false;
+  while (true) {
+    const BlockId victim = cache().victim(job.tier);
+    if (victim.is_none() || !cache().has_lower_copy(victim, job.tier)) break;
+    if (!budget_left()) return false;
+    (void)evict_one(job.tier);
+    ++job.dropped;
+  }
+  const std::uint64_t saved =
+      counters_.saved_blocks[tier_index(below(job.tier))] - job.saved_at_start;
+  const std::uint64_t kept = cache().pool(job.tier, GroupId(0)).count(SlotState::cached);
+  reply(*find_client(job.client), job.request, DemoteReply{saved, job.dropped, kept});
+  return true;
+}
+
+}  // namespace kv::core
