@@ -14,14 +14,14 @@
 namespace kv::runner {
 namespace {
 
-// One line: what failed, why, and what may help.
-int failed(const char* what, const Error& error, const char* remedy = "") {
+// One line: what failed and why; reasons of the client name their remedy.
+int failed(const char* what, const Error& error) {
   std::fprintf(stderr, "cachesvc-runner: %s: %.*s", what, static_cast<int>(error.reason.size()),
                error.reason.data());
   if (!error.field.empty()) {
     std::fprintf(stderr, " (%.*s)", static_cast<int>(error.field.size()), error.field.data());
   }
-  std::fprintf(stderr, "%s\n", remedy);
+  std::fprintf(stderr, "\n");
   return 1;
 }
 
@@ -136,8 +136,7 @@ int run_generate(const GenerateCommand& command) {
   options.deadline = client::in(std::min(command.timeout, std::chrono::milliseconds(5'000)));
   const auto connected = client::Client::connect(options);
   if (!connected) {
-    return failed("cannot connect", connected.error(),
-                  "; is `cachesvc serve` running on this --dir or --endpoint?");
+    return failed("cannot connect", connected.error());
   }
   const std::size_t prompt_tokens = prompt.size();
   const Result<Generated> result = generate(command, *loaded, std::move(prompt), **connected);
