@@ -37,7 +37,9 @@ void BlockPool::unfence(SlotId slot) {
 }
 
 std::uint64_t BlockPool::bytes() const {
-  return states_.size() * (sizeof(SlotState) + 2 * sizeof(std::uint32_t)) + listed_.size() / 8;
+  return states_.capacity() * sizeof(states_[0]) +
+         generations_.capacity() * sizeof(generations_[0]) + free_.capacity() * sizeof(free_[0]) +
+         listed_.capacity() / 8;
 }
 
 }  // namespace kv

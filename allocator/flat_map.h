@@ -6,7 +6,6 @@
 // entry.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <vector>
 
