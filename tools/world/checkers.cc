@@ -76,7 +76,10 @@ void check_owners(const Engine& engine, std::vector<std::string>& problems) {
         if (kind == OwnerKind::nobody) wanted = SlotState::free;
         const SlotState state = pool.state(SlotId{s});
         if (state == wanted) continue;
-        if (state == SlotState::fenced && kind == OwnerKind::nobody) continue;
+        // Fenced slots are those that an expired client held.
+        const bool of_client =
+            kind == OwnerKind::nobody || kind == OwnerKind::sequence || kind == OwnerKind::waiting;
+        if (state == SlotState::fenced && of_client) continue;
         problems.push_back("2: " + slot_name(tier, GroupId{g}, SlotId{s}) + " is in state " +
                            std::to_string(static_cast<int>(state)) + " but its owner is of kind " +
                            std::to_string(static_cast<int>(kind)));
@@ -181,8 +184,8 @@ std::vector<std::string> check(const Engine& engine, const Known& known) {
   return problems;
 }
 
-std::vector<std::string> check_drained(const Engine& engine) {
-  std::vector<std::string> problems = check(engine);
+std::vector<std::string> check_drained(const Engine& engine, const Known& known) {
+  std::vector<std::string> problems = check(engine, known);
   const auto status = engine.status();
   if (status.clients != 0) problems.emplace_back("15: clients are left");
   if (engine.sequence_count() != 0) problems.emplace_back("15: sequences are left");

@@ -30,7 +30,8 @@ struct Known {
 [[nodiscard]] std::vector<std::string> check(const core::Engine& engine, const Known& known = {});
 
 // Nothing is left of any client: no sequence, no transfer, no held or fenced slot, no pin (15).
-[[nodiscard]] std::vector<std::string> check_drained(const core::Engine& engine);
+[[nodiscard]] std::vector<std::string> check_drained(const core::Engine& engine,
+                                                     const Known& known = {});
 
 // A digest of what a refused call must leave as it was (7): slots, generations, records, pins,
 // tree, sequences, transfers. Counters, leases and kept replies are not in it.

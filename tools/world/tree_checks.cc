@@ -231,10 +231,16 @@ class PinChecker {
         if (cache_.pool(view.to, view.group).state(view.to_slots[n]) != SlotState::held) {
           problem(name + " writes a slot that is not held");
         }
-        if (cache_.records().slot(block, view.group, view.from) != view.from_slots[n]) {
+        // A load from disk goes on from the host slots it landed in, which are no copies.
+        const bool landed =
+            view.from == Tier::host && view.to == Tier::device &&
+            cache_.pool(view.from, view.group).state(view.from_slots[n]) == SlotState::held;
+        if (!landed && cache_.records().slot(block, view.group, view.from) != view.from_slots[n]) {
           problem(name + " reads a slot that is no longer its block's copy");
         }
-        if (!cache_.records().arriving(block, view.to)) problem(name + " is not told as arriving");
+        const bool lands = view.from == Tier::disk;  // in slots of the sequence, makes no copy
+        if (!lands && !cache_.records().arriving(block, view.to))
+          problem(name + " is not told as arriving");
       }
     }
   }

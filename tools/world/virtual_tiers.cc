@@ -47,6 +47,12 @@ std::uint32_t VirtualTiers::resident_tiers(Fingerprint prefix) const {
   return found == resident_.end() ? 0 : found->second;
 }
 
+std::uint64_t VirtualTiers::resident_blocks(Tier tier) const {
+  std::uint64_t count = 0;
+  for (const auto& [prefix, tiers] : resident_) count += tiers >> tier_index(tier) & 1U;
+  return count;
+}
+
 // Parents are looked up first, so that no path is walked twice; no recursion.
 Fingerprint VirtualTiers::prefix_of(const core::PrefixCache& cache, BlockId block) {
   const PrefixTree& tree = cache.tree();
@@ -84,7 +90,15 @@ void VirtualTiers::check_residency(const core::Engine& engine, const std::set<Di
       if (cache.has_copy(block, tier)) resident_[prefix] |= 1U << t;
     }
   }
+  // Several groups of a block are written one by one: known when the last is.
+  std::set<Place> arriving;
+  for (std::uint32_t i = 0; i < engine.transfer_count(); ++i) {
+    const auto view = engine.transfer(i);
+    if (view.to != Tier::disk) continue;
+    for (const SlotId slot : view.to_slots) arriving.insert({view.group, slot});
+  }
   for (const auto& [place, disk_entry] : disk_) {
+    if (arriving.contains(place)) continue;
     if (unrecovered.contains(disk_entry.entry.key)) continue;
     const BlockId block = cache.find_key(disk_entry.entry.key);
     if (block.is_none() || cache.records().slot(block, place.first, Tier::disk) != place.second) {

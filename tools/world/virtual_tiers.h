@@ -57,6 +57,7 @@ class VirtualTiers {
                        std::vector<std::string>& problems);
   // Tiers that hold this prefix (of group 0) at the last check, as bits.
   [[nodiscard]] std::uint32_t resident_tiers(Fingerprint prefix) const;
+  [[nodiscard]] std::uint64_t resident_blocks(Tier tier) const;
 
  private:
   void check_copy(const core::PrefixCache& cache, BlockId block, GroupId group, Tier tier,

@@ -79,7 +79,7 @@ void VirtualWorld::act(const core::InputView& input) {
     links_.start(now_, start, actions_, options_.layout.block_tokens, problems_);
   }
   for (const core::SyncDisk& sync : actions_.syncs) {
-    syncs_.emplace(std::make_pair(now_ + std::chrono::microseconds(500), sync.id), sync.id);
+    syncs_.emplace(std::make_pair(now_ + std::chrono::microseconds(500), sync.id), 0);
   }
   for (const core::Notice& notice : actions_.notices) {
     if (notice.number != ++notice_numbers_[notice.client]) problem("a notice's number is wrong");
@@ -109,10 +109,9 @@ void VirtualWorld::deliver_reply(const core::Reply& reply,
       problem(name_of(reply.client, reply.request) + " got an error and a body");
     }
     if (const auto* flush = std::get_if<core::FlushReply>(&reply.body)) {
-      const std::uint64_t groups = options_.layout.groups.size();
-      if (flush->durable_blocks * groups != tiers_.synced_entries()) {
+      if (flush->durable_blocks != blocks_synced_) {
         problem("flush told " + std::to_string(flush->durable_blocks) +
-                " durable blocks, on disk " + std::to_string(tiers_.synced_entries()));
+                " durable blocks, on disk were " + std::to_string(blocks_synced_));
       }
     }
     return;
@@ -141,6 +140,11 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
   std::vector<std::string> residency;
   tiers_.check_residency(*engine_, unrecovered_, residency);
   for (const std::string& text : residency) problem(text);
+  for (const core::SyncDisk& sync : actions_.syncs) {
+    for (auto& [due, blocks] : syncs_) {
+      if (due.second == sync.id) blocks = tiers_.resident_blocks(Tier::disk);
+    }
+  }
   errors_reported_ = false;
 }
 
@@ -180,7 +184,8 @@ void VirtualWorld::finish_sync() {
   now_ = std::max(now_, sync.first.first);
   const bool ok = !prng_.chance(options_.faults.failed_syncs, 1000);
   for (auto& [place, entry] : tiers_.disk()) entry.synced = entry.synced || ok;
-  send(core::DiskSynced{sync.second, ok});
+  blocks_synced_ = sync.second;
+  send(core::DiskSynced{sync.first.second, ok});
 }
 
 void VirtualWorld::finish_transfer() {

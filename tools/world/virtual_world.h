@@ -62,6 +62,9 @@ class VirtualWorld {
   [[nodiscard]] std::uint64_t life() const { return life_; }
 
   // --- for checks
+  [[nodiscard]] std::vector<std::string> check_drained() const {
+    return world::check_drained(*engine_, {&broken_keys_, false});
+  }
   [[nodiscard]] const core::Engine& engine() const { return *engine_; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] bool recovering() const { return !recovery_.empty(); }
@@ -100,7 +103,8 @@ class VirtualWorld {
   VirtualLinks links_;
   core::Actions actions_;
   bool continue_wanted_ = false;
-  std::map<std::pair<TimePoint, std::uint64_t>, std::uint64_t> syncs_;  // due -> id
+  std::map<std::pair<TimePoint, std::uint64_t>, std::uint64_t> syncs_;  // due, id -> blocks on disk
+  std::uint64_t blocks_synced_ = 0;                                     // of the last sync
   std::vector<std::pair<TimePoint, VirtualLinks::Report>> repeats_;     // reports to come again
   std::vector<RecoveryChunk> recovery_;                                 // next chunk last
   std::set<Digest> unrecovered_;
