@@ -13,7 +13,7 @@ Result<BlockMemory> BlockMemory::make(std::uint64_t device_bytes, std::uint64_t 
   for (std::size_t tier = 0; tier < kMemoryTiers; ++tier) {
     if (bytes[tier] == 0) continue;
     KV_TRY(HostArena arena, HostArena::make({.bytes = bytes[tier], .name = kNames[tier]}));
-    memory.arenas_[tier].emplace(std::move(arena));
+    memory.arenas_[tier] = std::make_unique<HostArena>(std::move(arena));
   }
   return memory;
 }
@@ -45,7 +45,7 @@ std::span<std::byte> BlockMemory::block(Tier tier, GroupId group, SlotId slot) c
 
 const HostArena* BlockMemory::arena(Tier tier) const {
   const std::size_t index = tier_index(tier);
-  return index < kMemoryTiers && arenas_[index] ? &*arenas_[index] : nullptr;
+  return index < kMemoryTiers ? arenas_[index].get() : nullptr;
 }
 
 }  // namespace kv::shell

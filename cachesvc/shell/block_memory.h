@@ -7,7 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -41,7 +41,7 @@ class BlockMemory {
     std::uint64_t block_bytes = 0;
     std::uint32_t slot_count = 0;
   };
-  std::array<std::optional<HostArena>, kMemoryTiers> arenas_;
+  std::array<std::unique_ptr<HostArena>, kMemoryTiers> arenas_;  // null: the tier is off
   std::array<std::vector<Group>, kMemoryTiers> groups_;
 };
 

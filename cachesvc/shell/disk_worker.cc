@@ -121,6 +121,7 @@ void DiskWorker::save(const TransferTask& task, std::vector<core::BlockOutcome>&
   KV_CHECK(transfer.from == Tier::host && !task.blocks.empty());
   const std::size_t block_tokens = task.tokens.size() / task.blocks.size();
   std::vector<BlobWrite> writes;
+  writes.reserve(task.blocks.size());
   std::vector<std::size_t> indices;  // of the blocks in `writes`
   for (std::size_t i = 0; i < task.blocks.size(); ++i) {
     const core::TransferBlock& block = task.blocks[i];
@@ -143,6 +144,7 @@ void DiskWorker::load(const TransferTask& task, std::vector<core::BlockOutcome>&
   const core::StartTransfer& transfer = task.transfer;
   KV_CHECK(transfer.from == Tier::disk && transfer.to == Tier::host);
   std::vector<BlobRead> reads;
+  reads.reserve(task.blocks.size());
   for (const core::TransferBlock& block : task.blocks) {
     reads.push_back({.identity = identity_of(transfer, block),
                      .payload = memory_.block(Tier::host, transfer.group, block.to_slot)});

@@ -84,8 +84,8 @@ struct Signals final : Base, std::enable_shared_from_this<Signals<Base>> {
   }
   void end() override {
     ErrorStatus ignored;
-    set.cancel(ignored);
-    set.clear(ignored);
+    ignored = set.cancel(ignored);
+    ignored = set.clear(ignored);
   }
   boost::asio::signal_set set;
 };
@@ -114,8 +114,8 @@ EventLoop::~EventLoop() = default;
 Result<EventLoop::Watch> EventLoop::when_readable(int descriptor, std::function<void()> call) {
   auto watch = std::make_shared<watches::Readable<Watch::State>>(state_->context);
   ErrorStatus status;
-  watch->descriptor.assign(descriptor, status);
-  if (status) return Error{ErrorCode::unavailable, "the descriptor cannot be watched", {}};
+  if (watch->descriptor.assign(descriptor, status))
+    return Error{ErrorCode::unavailable, "the descriptor cannot be watched", {}};
   watch->call = std::move(call);
   watch->arm();
   return Watch(std::move(watch));
@@ -132,8 +132,8 @@ Result<EventLoop::Watch> EventLoop::when_asked_to_end(std::function<void()> call
   auto watch = std::make_shared<watches::Signals<Watch::State>>(state_->context);
   for (const int signal : {SIGTERM, SIGINT}) {
     ErrorStatus status;
-    watch->set.add(signal, status);
-    if (status) return Error{ErrorCode::unavailable, "signals cannot be watched", {}};
+    if (watch->set.add(signal, status))
+      return Error{ErrorCode::unavailable, "signals cannot be watched", {}};
   }
   watch->call = std::move(call);
   watch->arm();

@@ -40,7 +40,7 @@ struct Socket {
   Socket& operator=(const Socket&) = delete;
   Socket(Socket&&) = delete;
   Socket& operator=(Socket&&) = delete;
-  bool set(int option, int number) const {
+  [[nodiscard]] bool set(int option, int number) const {
     return zmq_setsockopt(value, option, &number, sizeof(number)) == 0;
   }
   void* value;

@@ -33,7 +33,7 @@ class AttachServerTest : public testing::Test {
   void SetUp() override {
     auto made = HostArena::make({.bytes = 1U << 20U, .huge_pages = false});
     ASSERT_TRUE(made.has_value());
-    arena_.emplace(*std::move(made));
+    arena_ = std::make_unique<HostArena>(*std::move(made));
     auto server = AttachServer::make(
         loop_, log_,
         {.path = path_,
@@ -72,7 +72,7 @@ class AttachServerTest : public testing::Test {
   tests::TempDir dir_;
   std::string path_ = dir_.path() + "/attach.sock";
   Logger log_{"off"};
-  std::optional<HostArena> arena_;
+  std::unique_ptr<HostArena> arena_;
   EventLoop loop_;
   std::vector<AttachServer::Peer> peers_;  // of the loop's thread, until it ended
   std::unique_ptr<AttachServer> server_;
@@ -82,14 +82,14 @@ class AttachServerTest : public testing::Test {
 TEST_F(AttachServerTest, AProcessOfTheSameUserGetsAnIdASecretAndTheBootId) {
   const AttachConnection connection(path_);
   const auto reply = connection.ask(wire::AttachKind::enter, true);
-  ASSERT_TRUE(reply.has_value());
-  EXPECT_EQ(reply->code, wire::ErrorCode::ok);
-  EXPECT_EQ(reply->client, 101U);
-  EXPECT_EQ(reply->secret_a, 33U);
-  EXPECT_EQ(reply->secret_b, 44U);
-  EXPECT_EQ(reply->boot_a, 11U);
-  EXPECT_EQ(reply->boot_b, 22U);
-  EXPECT_EQ(reply->descriptor, -1);
+  ASSERT_TRUE(reply.has_arrived);
+  EXPECT_EQ(reply.code, wire::ErrorCode::ok);
+  EXPECT_EQ(reply.client, 101U);
+  EXPECT_EQ(reply.secret_a, 33U);
+  EXPECT_EQ(reply.secret_b, 44U);
+  EXPECT_EQ(reply.boot_a, 11U);
+  EXPECT_EQ(reply.boot_b, 22U);
+  EXPECT_EQ(reply.descriptor, -1);
   loop_.stop();
   thread_.join();
   ASSERT_EQ(peers_.size(), 1U);
@@ -102,56 +102,56 @@ TEST_F(AttachServerTest, AProcessOfTheSameUserGetsAnIdASecretAndTheBootId) {
 TEST_F(AttachServerTest, MemoryComesOnlyAfterEntering) {
   const AttachConnection connection(path_);
   const auto early = connection.ask(wire::AttachKind::device_pool);
-  ASSERT_TRUE(early.has_value());
-  EXPECT_EQ(early->code, wire::ErrorCode::denied);
-  EXPECT_EQ(early->descriptor, -1);
-  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  ASSERT_TRUE(early.has_arrived);
+  EXPECT_EQ(early.code, wire::ErrorCode::denied);
+  EXPECT_EQ(early.descriptor, -1);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
   const auto reply = connection.ask(wire::AttachKind::device_pool);
-  ASSERT_EQ(reply->code, wire::ErrorCode::ok);
-  EXPECT_EQ(reply->bytes, 1U << 20U);
-  EXPECT_TRUE(reply->writable);
-  ASSERT_GE(reply->descriptor, 0);
+  ASSERT_EQ(reply.code, wire::ErrorCode::ok);
+  EXPECT_EQ(reply.bytes, 1U << 20U);
+  EXPECT_TRUE(reply.writable);
+  ASSERT_GE(reply.descriptor, 0);
   void* const mapped =
-      mmap(nullptr, 1U << 20U, PROT_READ | PROT_WRITE, MAP_SHARED, reply->descriptor, 0);
+      mmap(nullptr, 1U << 20U, PROT_READ | PROT_WRITE, MAP_SHARED, reply.descriptor, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   static_cast<char*>(mapped)[12'345] = 'k';
   EXPECT_EQ(static_cast<char>(arena_->bytes()[12'345]), 'k');  // the same memory
   munmap(mapped, 1U << 20U);
-  close(reply->descriptor);
+  close(reply.descriptor);
 }
 
 TEST_F(AttachServerTest, TheHostArenaCannotBeMappedForWriting) {
   const AttachConnection connection(path_);
-  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
   const auto reply = connection.ask(wire::AttachKind::host_arena);
-  ASSERT_EQ(reply->code, wire::ErrorCode::ok);
-  EXPECT_FALSE(reply->writable);
-  ASSERT_GE(reply->descriptor, 0);
-  EXPECT_EQ(mmap(nullptr, 1U << 20U, PROT_READ | PROT_WRITE, MAP_SHARED, reply->descriptor, 0),
+  ASSERT_EQ(reply.code, wire::ErrorCode::ok);
+  EXPECT_FALSE(reply.writable);
+  ASSERT_GE(reply.descriptor, 0);
+  EXPECT_EQ(mmap(nullptr, 1U << 20U, PROT_READ | PROT_WRITE, MAP_SHARED, reply.descriptor, 0),
             MAP_FAILED);
-  void* const mapped = mmap(nullptr, 1U << 20U, PROT_READ, MAP_SHARED, reply->descriptor, 0);
+  void* const mapped = mmap(nullptr, 1U << 20U, PROT_READ, MAP_SHARED, reply.descriptor, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   munmap(mapped, 1U << 20U);
-  close(reply->descriptor);
+  close(reply.descriptor);
 }
 
 TEST_F(AttachServerTest, EnteringTwiceIsRefused) {
   const AttachConnection connection(path_);
-  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
-  EXPECT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::exists);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
+  EXPECT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::exists);
 }
 
 TEST_F(AttachServerTest, AnotherProtocolVersionIsAMismatch) {
   const AttachConnection connection(path_);
   connection.send(wire::AttachKind::enter, false, 2);
-  EXPECT_EQ(connection.receive()->code, wire::ErrorCode::mismatch);
+  EXPECT_EQ(connection.receive().code, wire::ErrorCode::mismatch);
 }
 
 TEST_F(AttachServerTest, NoMoreClientsThanAllowed) {
   const AttachConnection first(path_), second(path_), third(path_);
-  ASSERT_EQ(first.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
-  ASSERT_EQ(second.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
-  EXPECT_EQ(third.ask(wire::AttachKind::enter)->code, wire::ErrorCode::exhausted);
+  ASSERT_EQ(first.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
+  ASSERT_EQ(second.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
+  EXPECT_EQ(third.ask(wire::AttachKind::enter).code, wire::ErrorCode::exhausted);
 }
 
 TEST_F(AttachServerTest, NoMoreConnectionsThanAllowed) {
@@ -159,19 +159,18 @@ TEST_F(AttachServerTest, NoMoreConnectionsThanAllowed) {
   for (int i = 0; i < 4; ++i) {
     connections.push_back(std::make_unique<AttachConnection>(path_));
     // An answer shows that it was taken in.
-    EXPECT_EQ(connections.back()->ask(wire::AttachKind::device_pool)->code,
-              wire::ErrorCode::denied);
+    EXPECT_EQ(connections.back()->ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
   }
   const AttachConnection fifth(path_);
   const auto refused = fifth.receive();
-  ASSERT_TRUE(refused.has_value());
-  EXPECT_EQ(refused->code, wire::ErrorCode::exhausted);
-  EXPECT_FALSE(fifth.receive().has_value());  // closed
+  ASSERT_TRUE(refused.has_arrived);
+  EXPECT_EQ(refused.code, wire::ErrorCode::exhausted);
+  EXPECT_FALSE(fifth.receive().has_arrived);  // closed
   connections.pop_back();
   EXPECT_TRUE(tests::eventually([&] {
     const AttachConnection next(path_);
     const auto reply = next.ask(wire::AttachKind::device_pool);
-    return reply && reply->code == wire::ErrorCode::denied;
+    return reply.code == wire::ErrorCode::denied;
   }));
 }
 
@@ -183,17 +182,17 @@ TEST_F(AttachServerTest, GarbageGetsAnErrorReplyAndTheConnectionGoesOn) {
     for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(prng.next());
     connection.send_bytes(bytes);
     const auto reply = connection.receive();
-    ASSERT_TRUE(reply.has_value());
-    ASSERT_EQ(reply->code, wire::ErrorCode::invalid);
+    ASSERT_TRUE(reply.has_arrived);
+    ASSERT_EQ(reply.code, wire::ErrorCode::invalid);
   }
   connection.send_bytes(std::vector<std::uint8_t>(5'000, 1));
-  EXPECT_EQ(connection.receive()->code, wire::ErrorCode::too_large);
-  EXPECT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  EXPECT_EQ(connection.receive().code, wire::ErrorCode::too_large);
+  EXPECT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
 }
 
 TEST_F(AttachServerTest, DescriptorsThatAClientPassesAreNotKept) {
   const AttachConnection connection(path_);
-  ASSERT_EQ(connection.ask(wire::AttachKind::enter)->code, wire::ErrorCode::ok);
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
   const std::size_t before = open_descriptors();
   for (int i = 0; i < 20; ++i) {
     char byte = 'x';
@@ -211,7 +210,7 @@ TEST_F(AttachServerTest, DescriptorsThatAClientPassesAreNotKept) {
     const int passed = STDERR_FILENO;
     std::memcpy(CMSG_DATA(header), &passed, sizeof(passed));
     ASSERT_EQ(sendmsg(connection.socket(), &message, 0), 1);
-    ASSERT_EQ(connection.receive()->code, wire::ErrorCode::invalid);
+    ASSERT_EQ(connection.receive().code, wire::ErrorCode::invalid);
   }
   EXPECT_EQ(open_descriptors(), before);
 }
@@ -224,7 +223,7 @@ TEST_F(AttachServerTest, AClientThatSendsAndLeavesDoesNoHarm) {
   EXPECT_TRUE(tests::eventually([&] {
     const AttachConnection connection(path_);
     const auto reply = connection.ask(wire::AttachKind::device_pool);
-    return reply && reply->code == wire::ErrorCode::denied;
+    return reply.code == wire::ErrorCode::denied;
   }));
 }
 
@@ -245,7 +244,7 @@ int try_as_nobody(const std::string& path) {
   const AttachConnection connection(path);
   if (!connection.is_open()) return 3;
   const auto reply = connection.ask(wire::AttachKind::enter);
-  return reply && reply->code == wire::ErrorCode::denied ? 0 : 1;
+  return reply.code == wire::ErrorCode::denied ? 0 : 1;
 }
 
 TEST(AttachServer, AProcessOfAnotherUserIsDenied) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,7 @@ class MemoryStore final : public BlobStore {
     log_.add("scan " + std::to_string(limit));
     if (std::exchange(is_scanned_, true)) return std::vector<Scanned>();
     std::vector<Scanned> all;
+    all.reserve(entries_.size());
     for (const auto& [key, entry] : entries_) all.push_back(entry.scanned);
     return all;
   }

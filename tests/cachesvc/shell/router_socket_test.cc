@@ -151,7 +151,7 @@ TEST_F(RouterSocketTest, APeerThatDoesNotReadFillsItsQueueAndNothingWaits) {
         if (router_->receive() == RouterSocket::Received::request) identity = router_->identity();
       },
       [&] { return !identity.empty(); });
-  const std::string kilobytes(64 * 1024, 'x');
+  const std::string kilobytes(65'536, 'x');
   bool is_full = false;
   for (int i = 0; i < 10'000 && !is_full; ++i) {
     is_full = router_->send(identity, as_bytes(kilobytes)) == RouterSocket::Sent::queue_full;

@@ -61,9 +61,9 @@ void AttachConnection::send(wire::AttachKind kind, bool admin, std::uint32_t ver
   send_bytes({builder.GetBufferPointer(), builder.GetSize()});
 }
 
-std::optional<AttachConnection::Reply> AttachConnection::receive() const {
+AttachConnection::Reply AttachConnection::receive() const {
   pollfd wait{.fd = socket_, .events = POLLIN, .revents = 0};
-  if (poll(&wait, 1, static_cast<int>(kPatience.count())) != 1) return std::nullopt;
+  if (poll(&wait, 1, static_cast<int>(kPatience.count())) != 1) return {};
   alignas(8) std::array<std::uint8_t, 1'024> bytes{};
   alignas(cmsghdr) std::array<std::byte, 256> control{};
   iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
@@ -73,12 +73,13 @@ std::optional<AttachConnection::Reply> AttachConnection::receive() const {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t count = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC);
-  if (count <= 0) return std::nullopt;
+  if (count <= 0) return {};
   flatbuffers::Verifier verifier(bytes.data(), static_cast<std::size_t>(count));
-  if (!wire::VerifyAttachMessageBuffer(verifier)) return std::nullopt;
+  if (!wire::VerifyAttachMessageBuffer(verifier)) return {};
   const auto* body = wire::GetAttachMessage(bytes.data())->body_as_AttachReply();
-  if (body == nullptr) return std::nullopt;
+  if (body == nullptr) return {};
   Reply reply;
+  reply.has_arrived = true;
   reply.code = body->code();
   if (body->reason() != nullptr) reply.reason = body->reason()->str();
   if (body->boot() != nullptr) {
@@ -99,8 +100,7 @@ std::optional<AttachConnection::Reply> AttachConnection::receive() const {
   return reply;
 }
 
-std::optional<AttachConnection::Reply> AttachConnection::ask(wire::AttachKind kind,
-                                                             bool admin) const {
+AttachConnection::Reply AttachConnection::ask(wire::AttachKind kind, bool admin) const {
   send(kind, admin);
   return receive();
 }
@@ -110,8 +110,8 @@ TestClient::TestClient(const std::string& dir, bool admin)
     : attach_(std::make_unique<AttachConnection>(dir + "/attach.sock")) {
   if (!attach_->is_open()) return;
   const auto reply = attach_->ask(wire::AttachKind::enter, admin);
-  if (!reply || reply->code != wire::ErrorCode::ok) return;
-  ticket_ = *reply;
+  if (reply.code != wire::ErrorCode::ok) return;
+  ticket_ = reply;
   connect(dir);
 }
 
@@ -144,10 +144,10 @@ void TestClient::send_frames(const std::vector<std::vector<std::uint8_t>>& frame
   }
 }
 
-std::optional<TestClient::Reply> TestClient::receive(std::chrono::milliseconds patience) {
+TestClient::Reply TestClient::receive(std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;
   zmq_pollitem_t wait{.socket = socket_, .fd = 0, .events = ZMQ_POLLIN, .revents = 0};
-  if (zmq_poll(&wait, 1, left_ms(deadline)) != 1) return std::nullopt;
+  if (zmq_poll(&wait, 1, left_ms(deadline)) != 1) return {};
   zmq_msg_t message;
   zmq_msg_init(&message);
   Reply reply;
@@ -157,23 +157,20 @@ std::optional<TestClient::Reply> TestClient::receive(std::chrono::milliseconds p
   }
   zmq_msg_close(&message);
   flatbuffers::Verifier verifier(reply.bytes.data(), reply.bytes.size());
-  if (!wire::VerifyReplyBuffer(verifier)) return std::nullopt;
+  if (!wire::VerifyReplyBuffer(verifier)) return {};
   return reply;
 }
 
-bool TestClient::keep_notices(const Reply& reply) {
-  if (reply->notices() == nullptr) return false;
-  bool is_new = false;
+void TestClient::keep_notices(const Reply& reply) {
+  if (reply->notices() == nullptr) return;
   for (const wire::Notice* notice : *reply->notices()) {
     if (notice->number() <= acknowledged_) continue;
     acknowledged_ = notice->number();
     notices_.push_back(*notice);
-    is_new = true;
   }
-  return is_new;
 }
 
-std::optional<TestClient::Reply> TestClient::ask(wire::RequestBody type, const Body& body) {
+TestClient::Reply TestClient::ask(wire::RequestBody type, const Body& body) {
   flatbuffers::FlatBufferBuilder builder;
   const auto offset = body(builder);
   const wire::Id128 secret(ticket_.secret_a, ticket_.secret_b);
@@ -185,13 +182,13 @@ std::optional<TestClient::Reply> TestClient::ask(wire::RequestBody type, const B
   const auto deadline = Clock::now() + kPatience;
   while (true) {
     auto reply = receive(std::chrono::milliseconds(left_ms(deadline)));
-    if (!reply) return std::nullopt;
-    (void)keep_notices(*reply);
-    if ((*reply)->request() == request) return reply;
+    if (!reply.has_arrived()) return reply;
+    keep_notices(reply);
+    if (reply->request() == request) return reply;
   }
 }
 
-std::optional<wire::ErrorCode> TestClient::notice(std::uint64_t sequence) {
+wire::ErrorCode TestClient::notice(std::uint64_t sequence) {
   const auto deadline = Clock::now() + kPatience;
   while (true) {
     for (std::size_t i = 0; i < notices_.size(); ++i) {
@@ -201,22 +198,22 @@ std::optional<wire::ErrorCode> TestClient::notice(std::uint64_t sequence) {
       return code;
     }
     const auto message = receive(std::chrono::milliseconds(left_ms(deadline)));
-    if (!message) return std::nullopt;
-    (void)keep_notices(*message);
+    if (!message.has_arrived()) return wire::ErrorCode::deadline;
+    keep_notices(message);
   }
 }
 
-std::optional<TestClient::Reply> TestClient::hello() {
+TestClient::Reply TestClient::hello() {
   return ask(wire::RequestBody::Hello,
              [](auto& builder) { return wire::CreateHelloDirect(builder, 1, "test").Union(); });
 }
 
-std::optional<TestClient::Reply> TestClient::bye() {
+TestClient::Reply TestClient::bye() {
   return ask(wire::RequestBody::Bye,
              [](auto& builder) { return wire::CreateBye(builder).Union(); });
 }
 
-std::optional<TestClient::Reply> TestClient::attach_pool(const TestLayout& layout) {
+TestClient::Reply TestClient::attach_pool(const TestLayout& layout) {
   return ask(wire::RequestBody::AttachPool, [&](auto& builder) {
     const std::vector<wire::LayerGroup> groups = {
         wire::LayerGroup(0, 0, 0, layout.layer_count, 1, 4, 4, 0, 0)};
@@ -235,22 +232,21 @@ auto make_namespace(flatbuffers::FlatBufferBuilder& builder) {
 
 }  // namespace
 
-std::optional<TestClient::Reply> TestClient::open(std::uint64_t sequence,
-                                                  const std::vector<std::uint32_t>& tokens) {
+TestClient::Reply TestClient::open(std::uint64_t sequence,
+                                   const std::vector<std::uint32_t>& tokens) {
   return ask(wire::RequestBody::Open, [&](auto& builder) {
     return wire::CreateOpenDirect(builder, sequence, make_namespace(builder), &tokens).Union();
   });
 }
 
-std::optional<TestClient::Reply> TestClient::admit(std::uint64_t sequence,
-                                                   std::uint32_t new_tokens) {
+TestClient::Reply TestClient::admit(std::uint64_t sequence, std::uint32_t new_tokens) {
   return ask(wire::RequestBody::Admit, [&](auto& builder) {
     return wire::CreateAdmit(builder, sequence, new_tokens).Union();
   });
 }
 
-std::optional<TestClient::Reply> TestClient::step(std::uint64_t step_seq, std::uint64_t completed,
-                                                  const std::vector<TestStepItem>& items) {
+TestClient::Reply TestClient::step(std::uint64_t step_seq, std::uint64_t completed,
+                                   const std::vector<TestStepItem>& items) {
   return ask(wire::RequestBody::Step, [&](auto& builder) {
     std::vector<wire::StepItem> sent;
     std::vector<std::uint32_t> tokens;
@@ -264,31 +260,31 @@ std::optional<TestClient::Reply> TestClient::step(std::uint64_t step_seq, std::u
   });
 }
 
-std::optional<TestClient::Reply> TestClient::lookup(const std::vector<std::uint32_t>& tokens) {
+TestClient::Reply TestClient::lookup(const std::vector<std::uint32_t>& tokens) {
   return ask(wire::RequestBody::Lookup, [&](auto& builder) {
     return wire::CreateLookupDirect(builder, make_namespace(builder), &tokens).Union();
   });
 }
 
-std::optional<TestClient::Reply> TestClient::status() {
+TestClient::Reply TestClient::status() {
   return ask(wire::RequestBody::Status,
              [](auto& builder) { return wire::CreateStatus(builder).Union(); });
 }
 
-std::optional<TestClient::Reply> TestClient::demote(wire::Tier tier) {
+TestClient::Reply TestClient::demote(wire::Tier tier) {
   return ask(wire::RequestBody::Demote,
              [&](auto& builder) { return wire::CreateDemote(builder, tier).Union(); });
 }
 
-std::optional<TestClient::Reply> TestClient::flush() {
+TestClient::Reply TestClient::flush() {
   return ask(wire::RequestBody::Flush,
              [](auto& builder) { return wire::CreateFlush(builder).Union(); });
 }
 
 std::uint64_t TestClient::counter(const std::string& name) {
   const auto reply = status();
-  if (!reply || (*reply)->body_as_StatusReply() == nullptr) return 0;
-  for (const wire::Counter* counter : *(*reply)->body_as_StatusReply()->counters()) {
+  if (!reply.has_arrived() || reply->body_as_StatusReply() == nullptr) return 0;
+  for (const wire::Counter* counter : *reply->body_as_StatusReply()->counters()) {
     if (counter->name()->str() == name) return counter->value();
   }
   return 0;

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -40,7 +40,8 @@ class AttachConnection {
   void send(wire::AttachKind kind, bool admin = false, std::uint32_t version = 1) const;
 
   struct Reply {
-    wire::ErrorCode code = wire::ErrorCode::unavailable;
+    bool has_arrived = false;  // else: the other side closed, or the patience is over
+    wire::ErrorCode code = wire::ErrorCode::deadline;
     std::string reason;
     std::uint64_t boot_a = 0, boot_b = 0;
     std::uint64_t client = 0;
@@ -49,9 +50,8 @@ class AttachConnection {
     bool writable = false;
     int descriptor = -1;  // the caller's
   };
-  // Nothing: the other side closed, or the patience is over.
-  [[nodiscard]] std::optional<Reply> receive() const;
-  [[nodiscard]] std::optional<Reply> ask(wire::AttachKind kind, bool admin = false) const;
+  [[nodiscard]] Reply receive() const;
+  [[nodiscard]] Reply ask(wire::AttachKind kind, bool admin = false) const;
 
  private:
   int socket_ = -1;
@@ -93,38 +93,44 @@ class TestClient {
   void set_secret(std::uint64_t a, std::uint64_t b);
   void set_request(std::uint64_t request) { request_ = request; }
 
-  // A reply and the memory that it points into.
+  // A reply and the memory that it points into; without bytes, none came within the patience.
   struct Reply {
     std::vector<std::uint8_t> bytes;
-    [[nodiscard]] const wire::Reply* operator->() const { return wire::GetReply(bytes.data()); }
-    [[nodiscard]] wire::ErrorCode code() const { return (*this)->code(); }
+    [[nodiscard]] bool has_arrived() const { return !bytes.empty(); }
+    // requires: has_arrived(); a test that forgets it ends there.
+    [[nodiscard]] const wire::Reply* operator->() const {
+      if (bytes.empty()) throw std::runtime_error("no reply arrived");
+      return wire::GetReply(bytes.data());
+    }
+    [[nodiscard]] wire::ErrorCode code() const {
+      return has_arrived() ? (*this)->code() : wire::ErrorCode::deadline;
+    }
   };
   // Sends and waits for the reply with its request id; notices of other messages are kept.
-  [[nodiscard]] std::optional<Reply> hello();
-  [[nodiscard]] std::optional<Reply> bye();
-  [[nodiscard]] std::optional<Reply> attach_pool(const TestLayout& layout);
-  [[nodiscard]] std::optional<Reply> open(std::uint64_t sequence,
-                                          const std::vector<std::uint32_t>& tokens);
-  [[nodiscard]] std::optional<Reply> admit(std::uint64_t sequence, std::uint32_t new_tokens);
-  [[nodiscard]] std::optional<Reply> step(std::uint64_t step_seq, std::uint64_t completed,
-                                          const std::vector<TestStepItem>& items);
-  [[nodiscard]] std::optional<Reply> lookup(const std::vector<std::uint32_t>& tokens);
-  [[nodiscard]] std::optional<Reply> status();
-  [[nodiscard]] std::optional<Reply> demote(wire::Tier tier);
-  [[nodiscard]] std::optional<Reply> flush();
+  [[nodiscard]] Reply hello();
+  [[nodiscard]] Reply bye();
+  [[nodiscard]] Reply attach_pool(const TestLayout& layout);
+  [[nodiscard]] Reply open(std::uint64_t sequence, const std::vector<std::uint32_t>& tokens);
+  [[nodiscard]] Reply admit(std::uint64_t sequence, std::uint32_t new_tokens);
+  [[nodiscard]] Reply step(std::uint64_t step_seq, std::uint64_t completed,
+                           const std::vector<TestStepItem>& items);
+  [[nodiscard]] Reply lookup(const std::vector<std::uint32_t>& tokens);
+  [[nodiscard]] Reply status();
+  [[nodiscard]] Reply demote(wire::Tier tier);
+  [[nodiscard]] Reply flush();
   // 0 when the status has no such counter.
   [[nodiscard]] std::uint64_t counter(const std::string& name);
 
   void send_frames(const std::vector<std::vector<std::uint8_t>>& frames);
   // The next message of the service, whatever it is.
-  [[nodiscard]] std::optional<Reply> receive(std::chrono::milliseconds patience = kPatience);
-  // Waits for a notice about this sequence; its code.
-  [[nodiscard]] std::optional<wire::ErrorCode> notice(std::uint64_t sequence);
+  [[nodiscard]] Reply receive(std::chrono::milliseconds patience = kPatience);
+  // Waits for a notice about this sequence; its code, or deadline.
+  [[nodiscard]] wire::ErrorCode notice(std::uint64_t sequence);
 
  private:
   using Body = std::function<flatbuffers::Offset<void>(flatbuffers::FlatBufferBuilder&)>;
-  [[nodiscard]] std::optional<Reply> ask(wire::RequestBody type, const Body& body);
-  [[nodiscard]] bool keep_notices(const Reply& reply);
+  [[nodiscard]] Reply ask(wire::RequestBody type, const Body& body);
+  void keep_notices(const Reply& reply);
   void connect(const std::string& dir);
 
   std::unique_ptr<AttachConnection> attach_;

@@ -30,8 +30,9 @@ KvLayout two_groups() {
                    {.layer_count = 3, .kv_head_count = 1, .head_dim_k = 2, .head_dim_v = 2}};
   return layout;
 }
-constexpr std::uint64_t kFirstBytes = 4 * 1 * 4 * 4;  // tokens, layers, channels, f32
-constexpr std::uint64_t kSecondBytes = 4 * 3 * 4 * 4;
+constexpr std::uint64_t kFirstBytes =
+    std::uint64_t{4} * 1 * 4 * 4;  // tokens, layers, channels, f32
+constexpr std::uint64_t kSecondBytes = std::uint64_t{4} * 3 * 4 * 4;
 
 Digest key_of(std::uint8_t number) {
   Digest key;
@@ -44,7 +45,7 @@ class WorkersTest : public testing::Test {
   void SetUp() override {
     auto memory = BlockMemory::make(1U << 16U, 1U << 16U);
     ASSERT_TRUE(memory.has_value());
-    memory_.emplace(*std::move(memory));
+    memory_ = std::make_unique<BlockMemory>(*std::move(memory));
     memory_->define(two_groups(), 8, 8);
     auto queue = CompletionQueue::make();
     ASSERT_TRUE(queue.has_value());
@@ -96,7 +97,7 @@ class WorkersTest : public testing::Test {
     return waiting_.empty() && poll(&wait, 1, 0) == 0;
   }
 
-  std::optional<BlockMemory> memory_;
+  std::unique_ptr<BlockMemory> memory_;
   std::unique_ptr<CompletionQueue> completions_;
   std::vector<Completion> waiting_;
   tests::Gate gate_;
@@ -135,6 +136,7 @@ TEST_F(WorkersTest, ACopyIntoTheDeviceWithOtherBytesIsCorruptAndTheOthersAreNot)
     fill(Tier::host, GroupId(0), SlotId(slot), static_cast<std::uint8_t>(10 * slot));
   }
   std::vector<core::TransferBlock> blocks;
+  blocks.reserve(3);
   for (std::uint32_t slot = 0; slot < 3; ++slot) {
     blocks.push_back(block_of(
         slot, slot + 4, reference_crc32c(memory_->block(Tier::host, GroupId(0), SlotId(slot)))));
@@ -170,6 +172,7 @@ TEST_F(WorkersTest, EveryTransferIsReportedOnceByAnyNumberOfThreads) {
   ASSERT_TRUE(workers.finish(std::chrono::steady_clock::now() + std::chrono::seconds(10)));
   completions_->drain(waiting_);
   std::vector<std::uint64_t> ids;
+  ids.reserve(waiting_.size());
   for (const Completion& done : waiting_)
     ids.push_back(std::get<TransferCompletion>(done).id.value);
   std::ranges::sort(ids);
