@@ -103,7 +103,12 @@ std::variant<ServiceDir, StartProblem> ServiceDir::take(const Config& config) {
 
   if (auto problem = clear_socket(socket_path, SOCK_STREAM)) return *std::move(problem);
   if (auto problem = clear_socket(attach_path(config), SOCK_SEQPACKET)) return *std::move(problem);
+  taken.socket_path_ = socket_path;
   return taken;
+}
+
+ServiceDir::~ServiceDir() {
+  if (!socket_path_.empty()) unlink(socket_path_.c_str());
 }
 
 }  // namespace kv::shell

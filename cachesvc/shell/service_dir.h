@@ -25,15 +25,16 @@ class ServiceDir {
   // listens on. Another kind of file at a socket's path is left alone, and is a problem.
   [[nodiscard]] static std::variant<ServiceDir, StartProblem> take(const Config& config);
 
-  ServiceDir(ServiceDir&&) noexcept = default;
-  ServiceDir& operator=(ServiceDir&&) noexcept = default;
+  ServiceDir(ServiceDir&& other) noexcept = default;
+  ServiceDir& operator=(ServiceDir&& other) = delete;
   ServiceDir(const ServiceDir&) = delete;
   ServiceDir& operator=(const ServiceDir&) = delete;
-  ~ServiceDir() = default;
+  ~ServiceDir();  // removes the socket file, which ZeroMQ leaves behind
 
  private:
   ServiceDir() = default;
   FileDescriptor directory_lock_, endpoint_lock_;
+  std::string socket_path_;  // empty until all is taken, and after a move
 };
 
 }  // namespace kv::shell
