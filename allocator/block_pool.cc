@@ -12,19 +12,6 @@ BlockPool::BlockPool(std::uint32_t slot_count)
   counts_[static_cast<std::size_t>(SlotState::free)] = slot_count;
 }
 
-Result<SlotId> BlockPool::take() {
-  while (!free_.empty()) {
-    const SlotId slot(free_.back());
-    free_.pop_back();
-    listed_[slot.value] = false;
-    if (state(slot) != SlotState::free) continue;
-    ++generations_[slot.value];
-    change(slot, SlotState::held);
-    return slot;
-  }
-  return Error{ErrorCode::exhausted, "no free slot", {}};
-}
-
 Result<void> BlockPool::take_exactly(SlotId slot, std::uint32_t generation) {
   if (slot.value >= slot_count()) return Error{ErrorCode::not_found, "no such slot", "slot"};
   if (state(slot) != SlotState::free) return Error{ErrorCode::exists, "slot is in use", "slot"};
@@ -33,22 +20,9 @@ Result<void> BlockPool::take_exactly(SlotId slot, std::uint32_t generation) {
   return {};
 }
 
-void BlockPool::set_cached(SlotId slot) {
-  KV_CHECK(state(slot) == SlotState::held);
-  change(slot, SlotState::cached);
-}
-
 void BlockPool::set_held(SlotId slot) {
   KV_CHECK(state(slot) == SlotState::cached);
   change(slot, SlotState::held);
-}
-
-void BlockPool::release(SlotId slot) {
-  KV_CHECK(state(slot) == SlotState::held || state(slot) == SlotState::cached);
-  change(slot, SlotState::free);
-  if (listed_[slot.value]) return;
-  listed_[slot.value] = true;
-  free_.push_back(slot.value);
 }
 
 void BlockPool::fence(SlotId slot) {
@@ -62,15 +36,10 @@ void BlockPool::unfence(SlotId slot) {
   release(slot);
 }
 
-void BlockPool::change(SlotId slot, SlotState to) {
-  SlotState& current = states_[slot.value];
-  --counts_[static_cast<std::size_t>(current)];
-  ++counts_[static_cast<std::size_t>(to)];
-  current = to;
-}
-
 std::uint64_t BlockPool::bytes() const {
-  return states_.size() * (sizeof(SlotState) + 2 * sizeof(std::uint32_t)) + listed_.size() / 8;
+  return states_.capacity() * sizeof(states_[0]) +
+         generations_.capacity() * sizeof(generations_[0]) + free_.capacity() * sizeof(free_[0]) +
+         listed_.capacity() / 8;
 }
 
 }  // namespace kv

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "allocator/base/check.h"
 #include "allocator/base/ids.h"
 #include "allocator/base/result.h"
 
@@ -52,5 +53,38 @@ class BlockPool {
   std::vector<bool> listed_;  // has an entry in free_
   std::uint32_t counts_[4] = {0, 0, 0, 0};
 };
+
+inline void BlockPool::change(SlotId slot, SlotState to) {
+  SlotState& current = states_[slot.value];
+  --counts_[static_cast<std::size_t>(current)];
+  ++counts_[static_cast<std::size_t>(to)];
+  current = to;
+}
+
+inline Result<SlotId> BlockPool::take() {
+  while (!free_.empty()) {
+    const SlotId slot(free_.back());
+    free_.pop_back();
+    listed_[slot.value] = false;
+    if (state(slot) != SlotState::free) continue;
+    ++generations_[slot.value];
+    change(slot, SlotState::held);
+    return slot;
+  }
+  return Error{ErrorCode::exhausted, "no free slot", {}};
+}
+
+inline void BlockPool::set_cached(SlotId slot) {
+  KV_CHECK(state(slot) == SlotState::held);
+  change(slot, SlotState::cached);
+}
+
+inline void BlockPool::release(SlotId slot) {
+  KV_CHECK(state(slot) == SlotState::held || state(slot) == SlotState::cached);
+  change(slot, SlotState::free);
+  if (listed_[slot.value]) return;
+  listed_[slot.value] = true;
+  free_.push_back(slot.value);
+}
 
 }  // namespace kv

@@ -6,7 +6,7 @@ namespace kv {
 
 // One entry is always empty, so every search ends.
 FlatMap::FlatMap(std::uint32_t capacity) : capacity_(capacity) {
-  const std::uint64_t entries = std::uint64_t{capacity} * 8 / 7 + 2;
+  const std::uint64_t entries = std::uint64_t{capacity} * 4 / 3 + 2;
   KV_CHECK(entries < kNone);
   entry_count_ = static_cast<std::uint32_t>(entries);
   entries_.resize(entry_count_);

@@ -130,10 +130,6 @@ void PrefixCache::remove_while_empty(BlockId block) {
   }
 }
 
-bool PrefixCache::is_hole(BlockId block) const {
-  return tree_.has_child(block) && !has_slot_anywhere(block);
-}
-
 std::uint32_t PrefixCache::hole_count() const { return hole_count_; }
 
 void PrefixCache::touch(BlockId deepest) {
@@ -205,31 +201,6 @@ void PrefixCache::count_at_parent(BlockId block, GroupId group, Tier tier, bool 
   copies = appeared ? copies + 1 : copies - 1;
 }
 
-bool PrefixCache::has_slot(BlockId block, Tier tier) const {
-  for (std::uint32_t g = 0; g < group_count_; ++g) {
-    if (!records_.slot(block, GroupId(g), tier).is_none()) return true;
-  }
-  return false;
-}
-
-bool PrefixCache::has_slot_anywhere(BlockId block) const {
-  return std::ranges::any_of(tiers(), [&](Tier tier) { return has_slot(block, tier); });
-}
-
-bool PrefixCache::has_copy(BlockId block, Tier tier) const {
-  for (std::uint32_t g = 0; g < group_count_; ++g) {
-    if (records_.slot(block, GroupId(g), tier).is_none()) return false;
-  }
-  return true;
-}
-
-std::uint32_t PrefixCache::fastest_copy(BlockId block) const {
-  for (const Tier tier : tiers()) {
-    if (has_copy(block, tier)) return static_cast<std::uint32_t>(tier);
-  }
-  return kTiers;
-}
-
 bool PrefixCache::has_any_copy(BlockId block) const { return fastest_copy(block) < kTiers; }
 
 bool PrefixCache::has_lower_copy(BlockId block, Tier tier) const {
@@ -241,17 +212,6 @@ Tier PrefixCache::fastest_tier(BlockId block) const {
   const std::uint32_t tier = fastest_copy(block);
   KV_CHECK(tier < kTiers);
   return static_cast<Tier>(tier);
-}
-
-bool PrefixCache::child_has_slot(BlockId block, Tier tier) const {
-  const NodeId node = tree_.node(block);
-  const PrefixTree::Run run = tree_.run(node);
-  const BlockId next(block.value + 1);
-  if (next.value < run.first.value + run.count) return has_slot(next, tier);
-  for (std::uint32_t g = 0; g < group_count_; ++g) {
-    if (fact(node, child_copies(GroupId(g), tier)) > 0) return true;
-  }
-  return false;
 }
 
 // ---- eviction
@@ -291,11 +251,6 @@ void PrefixCache::refresh_after_copy(BlockId block, Tier tier) {
 }
 
 // ---- pins
-
-bool PrefixCache::is_covered(BlockId block) const {
-  const NodeId node = tree_.node(block);
-  return block.value - tree_.run(node).first.value < fact(node, kCovered);
-}
 
 void PrefixCache::set_covered(BlockId first, std::uint32_t count, bool covered) {
   for (const Tier tier : tiers()) {

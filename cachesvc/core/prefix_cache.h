@@ -176,4 +176,52 @@ class PrefixCache {
   std::uint64_t use_ = 0;  // the use counter
 };
 
+inline bool PrefixCache::has_slot(BlockId block, Tier tier) const {
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    if (!records_.slot(block, GroupId(g), tier).is_none()) return true;
+  }
+  return false;
+}
+
+inline bool PrefixCache::has_slot_anywhere(BlockId block) const {
+  for (const Tier tier : tiers()) {
+    if (has_slot(block, tier)) return true;
+  }
+  return false;
+}
+
+inline bool PrefixCache::has_copy(BlockId block, Tier tier) const {
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    if (records_.slot(block, GroupId(g), tier).is_none()) return false;
+  }
+  return true;
+}
+
+inline std::uint32_t PrefixCache::fastest_copy(BlockId block) const {
+  for (const Tier tier : tiers()) {
+    if (has_copy(block, tier)) return static_cast<std::uint32_t>(tier);
+  }
+  return kTiers;
+}
+
+inline bool PrefixCache::child_has_slot(BlockId block, Tier tier) const {
+  const NodeId node = tree_.node(block);
+  const PrefixTree::Run run = tree_.run(node);
+  const BlockId next(block.value + 1);
+  if (next.value < run.first.value + run.count) return has_slot(next, tier);
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    if (fact(node, child_copies(GroupId(g), tier)) > 0) return true;
+  }
+  return false;
+}
+
+inline bool PrefixCache::is_covered(BlockId block) const {
+  const NodeId node = tree_.node(block);
+  return block.value - tree_.run(node).first.value < fact(node, kCovered);
+}
+
+inline bool PrefixCache::is_hole(BlockId block) const {
+  return tree_.has_child(block) && !has_slot_anywhere(block);
+}
+
 }  // namespace kv::core

@@ -46,6 +46,18 @@ TEST(BlockPool, ClaimsAGivenSlotWithItsGeneration) {
   for (int i = 0; i < 3; ++i) EXPECT_NE(pool.take().value(), SlotId(2));
 }
 
+TEST(BlockPool, TakesNoMoreMemoryHoweverOftenASlotIsClaimed) {
+  BlockPool pool(4);
+  const std::uint64_t bytes = pool.bytes();
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    ASSERT_TRUE(pool.take_exactly(SlotId(i % 4), i).has_value());
+    pool.release(SlotId(i % 4));
+  }
+  EXPECT_EQ(pool.bytes(), bytes);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(pool.take().has_value());
+  EXPECT_FALSE(pool.take().has_value());
+}
+
 TEST(BlockPool, KeepsAFencedSlotOutOfUse) {
   BlockPool pool(2);
   const SlotId slot = pool.take().value();
