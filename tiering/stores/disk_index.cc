@@ -26,6 +26,10 @@ Error error_of(const rocksdb::Status& status) {
   return Error{ErrorCode::unavailable, "disk index: input/output error", {}};
 }
 
+Error closed_error() {
+  return Error{ErrorCode::unavailable, "disk index: closed after an error", {}};
+}
+
 // RocksDB does not throw by itself, but damaged bytes and a lack of memory can make it.
 template <class Action>
 auto guarded(const Action& action) -> decltype(action()) {
@@ -67,8 +71,28 @@ rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()};
 }  // namespace
 
 struct DiskIndex::State {
-  std::unique_ptr<rocksdb::DB> database;
-  bool failed = false;  // the last write did
+  std::string directory;
+  rocksdb::Env* environment = nullptr;
+  std::unique_ptr<rocksdb::DB> database;  // null after a reopening that failed
+  bool failed = false;                    // the last write did
+
+  Result<void> reopen() {
+    database.reset();
+    rocksdb::DB* opened = nullptr;
+    const rocksdb::Status status = rocksdb::DB::Open(options_of(environment), directory, &opened);
+    database.reset(opened);
+    if (!status.ok()) return error_of(status);
+    failed = false;
+    return {};
+  }
+  // After an error RocksDB takes no more writes, and its own resumption gives up on errors of the
+  // log. Its log holds all that was written before, so opening it anew loses nothing.
+  Result<void> revive() { return failed || database == nullptr ? reopen() : Result<void>(); }
+  Result<void> note(const rocksdb::Status& status) {
+    if (status.ok()) return {};
+    failed = true;
+    return error_of(status);
+  }
 };
 
 DiskIndex::DiskIndex(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -77,11 +101,10 @@ DiskIndex::~DiskIndex() = default;
 Result<std::unique_ptr<DiskIndex>> DiskIndex::open(const std::string& directory,
                                                    rocksdb::Env* environment) {
   return guarded([&]() -> Result<std::unique_ptr<DiskIndex>> {
-    rocksdb::DB* database = nullptr;
-    const rocksdb::Status status = rocksdb::DB::Open(options_of(environment), directory, &database);
     auto state = std::make_unique<State>();
-    state->database.reset(database);
-    if (!status.ok()) return error_of(status);
+    state->directory = directory;
+    state->environment = environment;
+    KV_TRY_VOID(state->reopen());
     return std::unique_ptr<DiskIndex>(new DiskIndex(std::move(state)));
   });
 }
@@ -89,25 +112,17 @@ Result<std::unique_ptr<DiskIndex>> DiskIndex::open(const std::string& directory,
 Result<void> DiskIndex::write(std::span<const Entry> puts,
                               std::span<const std::string> erased_keys) {
   return guarded([&]() -> Result<void> {
-    // After an error RocksDB takes no writes until it has put its memory into a new file.
-    if (state_->failed) {
-      if (const rocksdb::Status resumed = state_->database->Resume(); !resumed.ok()) {
-        return error_of(resumed);
-      }
-      state_->failed = false;
-    }
+    KV_TRY_VOID(state_->revive());
     rocksdb::WriteBatch batch;
     for (const std::string& key : erased_keys) batch.Delete(slice(key));
     for (const Entry& entry : puts) batch.Put(slice(entry.key), slice(entry.value));
-    const rocksdb::Status status = state_->database->Write(rocksdb::WriteOptions(), &batch);
-    if (status.ok()) return {};
-    state_->failed = true;
-    return error_of(status);
+    return state_->note(state_->database->Write(rocksdb::WriteOptions(), &batch));
   });
 }
 
 Result<std::optional<std::string>> DiskIndex::read(std::string_view key) const {
   return guarded([&]() -> Result<std::optional<std::string>> {
+    if (state_->database == nullptr) return closed_error();
     std::string value;
     const rocksdb::Status status =
         state_->database->Get(rocksdb::ReadOptions(), slice(key), &value);
@@ -120,6 +135,7 @@ Result<std::optional<std::string>> DiskIndex::read(std::string_view key) const {
 Result<std::vector<DiskIndex::Entry>> DiskIndex::read_from(std::string_view from,
                                                            std::uint32_t limit) const {
   return guarded([&]() -> Result<std::vector<Entry>> {
+    if (state_->database == nullptr) return closed_error();
     rocksdb::ReadOptions options;
     options.fill_cache = false;
     const std::unique_ptr<rocksdb::Iterator> at(state_->database->NewIterator(options));
@@ -134,10 +150,8 @@ Result<std::vector<DiskIndex::Entry>> DiskIndex::read_from(std::string_view from
 
 Result<void> DiskIndex::flush() {
   return guarded([&]() -> Result<void> {
-    const rocksdb::Status status = state_->database->FlushWAL(true);
-    if (status.ok()) return {};
-    state_->failed = true;
-    return error_of(status);
+    KV_TRY_VOID(state_->revive());
+    return state_->note(state_->database->FlushWAL(true));
   });
 }
 
