@@ -29,7 +29,7 @@ void flip_bit(const std::string& path, std::uint64_t offset, unsigned bit) {
 // A small slab: the tests copy whole stores.
 DiskStore::Options small_options(const std::string& directory) {
   DiskStore::Options options = options_of(directory);
-  options.bytes = 12 * 5 * kPage;
+  options.bytes = kPage * 5 * 12;
   return options;
 }
 

@@ -25,24 +25,24 @@ class FaultFile final : public rocksdb::FSWritableFileOwnerWrapper {
 
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                            rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus fault = status_of(faults_->append);
+    rocksdb::IOStatus fault = status_of(faults_->append);
     return fault.ok() ? FSWritableFileOwnerWrapper::Append(data, options, context) : fault;
   }
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                            const rocksdb::DataVerificationInfo& verification,
                            rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus fault = status_of(faults_->append);
+    rocksdb::IOStatus fault = status_of(faults_->append);
     if (!fault.ok()) return fault;
     return FSWritableFileOwnerWrapper::Append(data, options, verification, context);
   }
   rocksdb::IOStatus Sync(const rocksdb::IOOptions& options,
                          rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus fault = status_of(faults_->sync);
+    rocksdb::IOStatus fault = status_of(faults_->sync);
     return fault.ok() ? FSWritableFileOwnerWrapper::Sync(options, context) : fault;
   }
   rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options,
                           rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus fault = status_of(faults_->sync);
+    rocksdb::IOStatus fault = status_of(faults_->sync);
     return fault.ok() ? FSWritableFileOwnerWrapper::Fsync(options, context) : fault;
   }
 
