@@ -74,7 +74,8 @@ void DiskWorker::start(TransferTask task) {
 
 void DiskWorker::sync(std::uint64_t id) {
   jobs_.push([this, id] {
-    const bool ok = store_ != nullptr && store_->sync().has_value();
+    // A disk that is off has nothing to make durable; one that failed to open has lost its blocks.
+    const bool ok = store_ == nullptr ? !has_failed_ : store_->sync().has_value();
     completions_.push(DiskSyncCompletion{id, ok});
   });
 }
@@ -85,6 +86,7 @@ void DiskWorker::open_store(const KvLayout& layout) {
     store_ = *std::move(opened);
   } else {
     done.error = opened.error();
+    has_failed_ = true;
   }
   completions_.push(done);
 }

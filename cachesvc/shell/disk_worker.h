@@ -55,6 +55,7 @@ class DiskWorker {
   const BlockMemory& memory_;
   CompletionQueue& completions_;
   std::unique_ptr<BlobStore> store_;  // the worker's thread only
+  bool has_failed_ = false;           // to open; the worker's thread only
   JobQueue jobs_;
   std::thread thread_;
 };

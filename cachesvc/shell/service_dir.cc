@@ -107,6 +107,11 @@ std::variant<ServiceDir, StartProblem> ServiceDir::take(const Config& config) {
   return taken;
 }
 
+ServiceDir::ServiceDir(ServiceDir&& other) noexcept
+    : directory_lock_(std::move(other.directory_lock_)),
+      endpoint_lock_(std::move(other.endpoint_lock_)),
+      socket_path_(std::exchange(other.socket_path_, {})) {}
+
 ServiceDir::~ServiceDir() {
   if (!socket_path_.empty()) unlink(socket_path_.c_str());
 }

@@ -25,7 +25,7 @@ class ServiceDir {
   // listens on. Another kind of file at a socket's path is left alone, and is a problem.
   [[nodiscard]] static std::variant<ServiceDir, StartProblem> take(const Config& config);
 
-  ServiceDir(ServiceDir&& other) noexcept = default;
+  ServiceDir(ServiceDir&& other) noexcept;
   ServiceDir& operator=(ServiceDir&& other) = delete;
   ServiceDir(const ServiceDir&) = delete;
   ServiceDir& operator=(const ServiceDir&) = delete;
@@ -34,7 +34,7 @@ class ServiceDir {
  private:
   ServiceDir() = default;
   FileDescriptor directory_lock_, endpoint_lock_;
-  std::string socket_path_;  // empty until all is taken, and after a move
+  std::string socket_path_;  // empty until all is taken: then nothing is removed
 };
 
 }  // namespace kv::shell

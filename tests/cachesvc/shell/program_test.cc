@@ -1,0 +1,187 @@
+// The program `cachesvc`, as a process of its own.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cachesvc/shell/child_process.h"
+#include "tests/cachesvc/shell/pool_client.h"
+#include "tests/cachesvc/shell/temp_dir.h"
+#include "tests/cachesvc/shell/test_client.h"
+
+namespace kv::tests {
+namespace {
+
+std::vector<std::string> command(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {std::string(KV_BINARY_DIR) + "/bin/cachesvc"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+std::vector<std::string> serve(const TempDir& dir) {
+  return command({"serve", "--dir", dir.path(), "--set", "device.bytes=64KiB", "--set",
+                  "host.bytes=128KiB", "--set", "disk.bytes=4MiB"});
+}
+
+std::string ready_line(const TempDir& dir) {
+  return "ready endpoint=ipc://" + dir.path() + "/service.sock dir=" + dir.path();
+}
+
+TEST(Program, SaysReadyServesAndEndsCleanlyWhenAsked) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    const TempDir dir;
+    ChildProcess service(serve(dir));
+    ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+    {
+      TestClient client(dir.path(), false);
+      EXPECT_EQ(client.hello().code(), wire::ErrorCode::ok);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    service.signal(number);
+    EXPECT_EQ(service.wait(), 0) << service.errors();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    EXPECT_FALSE(std::filesystem::exists(dir.path() + "/service.sock"));
+    EXPECT_FALSE(std::filesystem::exists(dir.path() + "/attach.sock"));
+  }
+}
+
+TEST(Program, ASecondStartSaysAddressInUseAtOnceAndTheFirstGoesOn) {
+  const TempDir dir;
+  ChildProcess first(serve(dir));
+  ASSERT_EQ(first.next_line(), ready_line(dir)) << first.errors();
+  ChildProcess second(serve(dir));
+  EXPECT_EQ(second.wait(), 1);
+  EXPECT_EQ(second.errors(), "error: address in use: another service runs on " + dir.path() +
+                                 "; stop it, or give this one another --dir\n");
+  TestClient client(dir.path(), false);
+  EXPECT_EQ(client.hello().code(), wire::ErrorCode::ok);
+}
+
+TEST(Program, AKilledServiceStartsAgainWithWhatWasDurable) {
+  const TempDir dir;
+  TestClient* old = nullptr;
+  std::unique_ptr<PoolClient> before;
+  {
+    ChildProcess service(serve(dir));
+    ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+    before = std::make_unique<PoolClient>(dir.path());
+    ASSERT_TRUE(before->is_ready());
+    before->publish(1, 40, 7);
+    EXPECT_EQ(before->client().flush()->body_as_FlushReply()->durable_blocks(), 2U);
+    service.signal(SIGKILL);
+    EXPECT_EQ(service.wait(), 128 + SIGKILL);
+    old = &before->client();
+  }
+  EXPECT_TRUE(std::filesystem::exists(dir.path() + "/service.sock"));  // stale
+  ChildProcess service(serve(dir));
+  ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+  // The old client's socket connects again by itself: it is told that it belongs to another boot.
+  const auto refused = old->status();
+  EXPECT_EQ(refused.code(), wire::ErrorCode::stale);
+  EXPECT_NE(refused->boot()->a(), old->ticket().boot_a);
+  PoolClient client(dir.path());
+  ASSERT_TRUE(client.is_ready());
+  ASSERT_TRUE(eventually([&] { return client.counter("recovered_blocks") == 2; }));
+  const auto hit = client.admit_again(2, 40);
+  EXPECT_EQ(hit.disk_tokens, 32U);
+  EXPECT_TRUE(client.holds(hit.slots[0], 7));
+  EXPECT_TRUE(client.holds(hit.slots[1], 8));
+}
+
+TEST(Program, AKilledClientsSlotsAreFreeAtOnce) {
+  const TempDir dir;
+  ChildProcess service(serve(dir));
+  ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t child = fork();  // this process has no threads yet
+  if (child == 0) {
+    PoolClient client(dir.path());
+    const bool is_held =
+        client.is_ready() &&
+        client.client().open(1, std::vector<std::uint32_t>(50, 5)).code() == wire::ErrorCode::ok &&
+        client.client().admit(1, 14).code() == wire::ErrorCode::ok;
+    (void)!write(told[1], is_held ? "y" : "n", 1);
+    pause();
+    _exit(0);
+  }
+  char answer = 0;
+  ASSERT_EQ(read(told[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  {
+    TestClient observer(dir.path(), false);
+    ASSERT_EQ(observer.hello().code(), wire::ErrorCode::ok);
+    const auto held = [&] {
+      return observer.status()->body_as_StatusReply()->tiers()->Get(0)->held();
+    };
+    EXPECT_EQ(held(), 4U);  // 50 + 14 tokens
+    kill(child, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return held() == 0; }, std::chrono::seconds(5)));
+    EXPECT_EQ(observer.counter("gone_clients"), 1U);
+    EXPECT_EQ(observer.counter("expired_clients"), 0U);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(told[0]);
+  close(told[1]);
+}
+
+TEST(Program, ARegularFileAtTheSocketsPathIsAnErrorAndStays) {
+  const TempDir dir;
+  std::ofstream(dir.path() + "/attach.sock") << "mine";
+  ChildProcess service(serve(dir));
+  EXPECT_EQ(service.wait(), 1);
+  EXPECT_EQ(service.errors(), "error: " + dir.path() +
+                                  "/attach.sock exists and is no socket; move it away, or give "
+                                  "another --dir\n");
+  EXPECT_TRUE(std::filesystem::is_regular_file(dir.path() + "/attach.sock"));
+}
+
+TEST(Program, AConfigurationThatCannotBeServedIsUsage) {
+  const TempDir dir;
+  ChildProcess service(command({"serve", "--dir", dir.path(), "--set", "host.byte=1MiB"}));
+  EXPECT_EQ(service.wait(), 2);
+  EXPECT_EQ(service.errors(),
+            "error: host.byte: unknown key (command line); the nearest key is host.bytes\n");
+  EXPECT_EQ(service.rest(), "");
+}
+
+TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
+  const TempDir dir;
+  ChildProcess good(command({"config", "check", "--dir", dir.path()}));
+  EXPECT_EQ(good.rest(), "ok\n");
+  EXPECT_EQ(good.wait(), 0);
+  ChildProcess bad(command({"config", "check", "--dir", dir.path(), "--json"}),
+                   {"CACHESVC_DISK__IO=slow"});
+  const auto problems = nlohmann::json::parse(bad.rest());
+  EXPECT_EQ(bad.wait(), 3);
+  EXPECT_EQ(problems["ok"], false);
+  EXPECT_EQ(problems["problems"][0]["key"], "disk.io");
+  ChildProcess show(command({"config", "show", "--dir", dir.path(), "--json"}),
+                    {"CACHESVC_DISK__IO=plain"});
+  const auto shown = nlohmann::json::parse(show.rest());
+  EXPECT_EQ(show.wait(), 0);
+  EXPECT_EQ(shown["disk.io"]["value"], "plain");
+  EXPECT_EQ(shown["disk.io"]["origin"], "environment");
+  EXPECT_EQ(shown["service.dir"]["value"], dir.path());
+}
+
+TEST(Program, AnUnknownCommandIsUsageAndVersionIsOneLine) {
+  ChildProcess unknown(command({"fly"}));
+  EXPECT_EQ(unknown.wait(), 2);
+  ChildProcess none(command({}));
+  EXPECT_EQ(none.wait(), 2);
+  ChildProcess version(command({"version"}));
+  const std::string line = version.rest();
+  EXPECT_EQ(version.wait(), 0);
+  EXPECT_TRUE(line.starts_with("cachesvc ") && line.ends_with("\n")) << line;
+}
+
+}  // namespace
+}  // namespace kv::tests
