@@ -1,0 +1,136 @@
+#include "tools/cachectl/command_line.h"
+
+#include <sstream>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cachectl/duration.h"
+#include "tools/cachectl/exit_code.h"
+
+namespace kv::cachectl {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  cachectl status                        tiers, counters and hit ratio of the default service
+  cachectl --dir /tmp/kv status --json   the same as JSON, of the service in /tmp/kv
+  cachectl status --watch 2s             every two seconds
+  cachectl lookup --model DIR --prompt "Once upon a time"
+  cachectl lookup --namespace-weights W --namespace-config C --tokens 1,403,407
+  cachectl tree                          what is cached, as a tree of blocks
+  cachectl demote --tier device          save the device tier to the host tier and empty it
+  cachectl flush                         make everything durable on disk
+
+Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 a check was not met.)";
+
+std::string check_duration(const std::string& text) {
+  const auto time = parse_duration(text);
+  return time ? std::string() : std::string(time.error().reason);
+}
+
+void set_duration(std::optional<std::chrono::milliseconds>& to, const std::string& text) {
+  if (const auto time = parse_duration(text)) to = *time;
+}
+
+void add_global(CLI::App& app, CommandLine& line) {
+  auto* dir = app.add_option("--dir", line.dir,
+                             "directory of the service (default: $CACHESVC_DIR, "
+                             "else $XDG_RUNTIME_DIR/cachesvc, else $HOME/.cache/cachesvc)");
+  app.add_option("--endpoint", line.endpoint, "ipc:// endpoint of the service")->excludes(dir);
+  app.add_option_function<std::string>(
+         "--timeout", [&line](const std::string& text) { set_duration(line.timeout, text); },
+         "time for the answer (default: 5s; demote and flush: 60s)")
+      ->check(check_duration);
+  app.add_flag("--json", line.json, "print JSON");
+}
+
+void add_lookup(CLI::App& app, CommandLine& line) {
+  auto* lookup = app.add_subcommand("lookup", "hit tokens of a prompt, by tier; changes nothing");
+  auto* model = lookup->add_option("--model", line.model, "model folder, as the runner takes it");
+  auto* weights = lookup->add_option("--namespace-weights", line.weights,
+                                     "the namespace's weights field, instead of --model");
+  weights->excludes(model);
+  lookup->add_option("--namespace-config", line.model_config, "model_config field")->needs(weights);
+  lookup->add_option("--namespace-adapter", line.adapter, "adapter field");
+  lookup->add_option("--namespace-adapter-revision", line.adapter_revision,
+                     "adapter_revision field");
+  lookup->add_option("--namespace-salt", line.salt, "salt field");
+  auto* prompt = lookup->add_option("--prompt", line.prompt, "text, with the model's tokenizer");
+  prompt->needs(model);
+  lookup
+      ->add_option("--tokens,--prompt-tokens", line.tokens,
+                   "token ids: 1,403,407; @FILE reads them from a file, @- from stdin")
+      ->excludes(prompt);
+  lookup->add_option("--require-hit-tokens", line.required_hit_tokens,
+                     "exit with 3 when fewer tokens are hit");
+  lookup->callback([&line, lookup] {
+    if (line.model.empty() && line.weights.empty()) {
+      throw CLI::RequiredError("lookup: --model or --namespace-weights");
+    }
+    if (!line.prompt.has_value() && !line.tokens.has_value()) {
+      throw CLI::RequiredError("lookup: --prompt or --tokens");
+    }
+    (void)lookup;
+    line.command = Command::lookup;
+  });
+}
+
+void add_commands(CLI::App& app, CommandLine& line) {
+  app.require_subcommand(1);
+  auto* status = app.add_subcommand("status", "tiers, counters and hit ratio");
+  status
+      ->add_option_function<std::string>(
+          "--watch", [&line](const std::string& text) { set_duration(line.watch, text); },
+          "print again after this time, until interrupted (JSON: one object a line)")
+      ->check(check_duration);
+  status->callback([&line] { line.command = Command::status; });
+  add_lookup(app, line);
+  auto* tree = app.add_subcommand("tree", "the prefix tree: runs of blocks and their copies");
+  tree->add_option("--limit", line.node_limit, "at most this many nodes")
+      ->check(CLI::Range(1, 1'000))
+      ->capture_default_str();
+  tree->callback([&line] { line.command = Command::tree; });
+  auto* demote =
+      app.add_subcommand("demote", "copy a tier to the one below, then drop what is not in use");
+  const std::map<std::string, Tier> tiers{{"device", Tier::device}, {"host", Tier::host}};
+  demote->add_option("--tier", line.tier, "device or host")
+      ->required()
+      ->transform(CLI::CheckedTransformer(tiers));
+  demote->callback([&line] { line.command = Command::demote; });
+  auto* flush =
+      app.add_subcommand("flush", "save everything that can be kept, and make it durable");
+  flush->callback([&line] { line.command = Command::flush; });
+  for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) command->fallthrough();
+}
+
+// One line, whatever the parser says.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  try {
+    CLI::App app{"Looks into a running cachesvc, and moves what it holds.", "cachectl"};
+    app.footer(kExamples);
+    add_global(app, line);
+    add_commands(app, line);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& success) {
+      std::ostringstream out;
+      app.exit(success, out, out);
+      return Ending{kExitOk, out.str()};
+    }
+  } catch (const CLI::Error& error) {
+    return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachectl --help"};
+  }
+  return line;
+}
+
+}  // namespace kv::cachectl

@@ -1,0 +1,45 @@
+// The command line of cachectl as a value. Owner: main. Threads: none. Cost: once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "allocator/base/token.h"
+
+namespace kv::cachectl {
+
+enum class Command : std::uint8_t { status, lookup, tree, demote, flush };
+
+struct CommandLine {
+  Command command = Command::status;
+  std::string dir;
+  std::string endpoint;
+  std::optional<std::chrono::milliseconds> timeout;  // else the command's own
+  bool json = false;
+
+  std::optional<std::chrono::milliseconds> watch;  // status: again and again
+
+  // lookup: a namespace by a model folder, or by its fields; a prompt by text or tokens.
+  std::string model;
+  std::string weights, model_config, adapter, adapter_revision, salt;
+  std::optional<std::string> prompt;
+  std::optional<std::string> tokens;
+  std::uint64_t required_hit_tokens = 0;
+
+  std::uint32_t node_limit = 1'000;  // tree
+  Tier tier = Tier::device;          // demote
+};
+
+// What to do instead of a command: print `text` (to stdout when `exit_code` is 0) and end.
+struct Ending {
+  int exit_code = 0;
+  std::string text;
+};
+
+[[nodiscard]] std::variant<CommandLine, Ending> parse_command_line(int argc,
+                                                                   const char* const* argv);
+
+}  // namespace kv::cachectl

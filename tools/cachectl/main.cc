@@ -1,0 +1,24 @@
+// cachectl: looks into a running service, and moves what it holds (README).
+#include <cstdio>
+#include <exception>
+#include <variant>
+
+#include "tools/cachectl/command_line.h"
+#include "tools/cachectl/commands.h"
+#include "tools/cachectl/exit_code.h"
+
+int main(int argc, char** argv) {
+  using namespace kv::cachectl;
+  try {
+    const auto parsed = parse_command_line(argc, argv);
+    if (const auto* ending = std::get_if<Ending>(&parsed)) {
+      std::FILE* to = ending->exit_code == kExitOk ? stdout : stderr;
+      std::fprintf(to, "%s%s", ending->text.c_str(), ending->text.ends_with('\n') ? "" : "\n");
+      return ending->exit_code;
+    }
+    return run(std::get<CommandLine>(parsed));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s; please report this\n", error.what());
+    return kExitFailed;
+  }
+}

@@ -1,0 +1,37 @@
+// What a lookup asks for: a namespace and a prompt, from the command line.
+// Owner: the command. Threads: none. Cost: with a model folder, reading the model once.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocator/base/result.h"
+#include "allocator/base/token.h"
+#include "allocator/namespace.h"
+#include "tools/cachectl/command_line.h"
+
+namespace kv::cachectl {
+
+struct Prompt {
+  std::string weights, model_config, adapter, adapter_revision, salt;
+  std::vector<Token> tokens;
+  [[nodiscard]] NamespaceFields fields() const {
+    NamespaceFields fields;
+    fields.weights = weights;
+    fields.model_config = model_config;
+    fields.adapter = adapter;
+    fields.adapter_revision = adapter_revision;
+    fields.salt = salt;
+    return fields;
+  }
+};
+
+// fails: not_found (a file), corrupt (the model), invalid (the tokens).
+[[nodiscard]] Result<Prompt> read_prompt(const CommandLine& line);
+
+// Numbers between commas or spaces; brackets around them are allowed, so that JSON lists are, too.
+// fails: invalid.
+[[nodiscard]] Result<std::vector<Token>> parse_tokens(std::string_view text);
+
+}  // namespace kv::cachectl

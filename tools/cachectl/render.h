@@ -1,0 +1,47 @@
+// The answers of the service as text for people (tables, no colours) and as JSON (numbers as
+// numbers). Both end with a line break. Threads: none. Cost: O(answer).
+#pragma once
+
+#include <string>
+
+#include "plugins/client/admin.h"
+#include "plugins/client/messages.h"
+
+namespace kv::cachectl {
+
+struct StatusReport {
+  client::ServiceStatus status;
+  std::string endpoint;
+  client::Id128 boot;
+};
+struct LookupReport {
+  client::LookupHits hits;
+  std::uint64_t prompt_tokens = 0;
+  std::uint32_t block_tokens = 0;
+};
+struct DemoteReport {
+  Tier tier = Tier::device;
+  client::DemoteOutcome outcome;
+};
+
+[[nodiscard]] std::string as_text(const StatusReport& report);
+[[nodiscard]] std::string as_text(const LookupReport& report);
+[[nodiscard]] std::string as_text(const client::TreeView& tree);
+[[nodiscard]] std::string as_text(const DemoteReport& report);
+[[nodiscard]] std::string as_text(const client::FlushOutcome& outcome);
+
+// `indented`: over several lines; else one line.
+[[nodiscard]] std::string as_json(const StatusReport& report, bool indented);
+[[nodiscard]] std::string as_json(const LookupReport& report, bool indented);
+[[nodiscard]] std::string as_json(const client::TreeView& tree, bool indented);
+[[nodiscard]] std::string as_json(const DemoteReport& report, bool indented);
+[[nodiscard]] std::string as_json(const client::FlushOutcome& outcome, bool indented);
+
+// "1.5 MiB"; exact below 1 KiB.
+[[nodiscard]] std::string bytes_as_text(std::uint64_t bytes);
+// Hits of all tiers by prompt tokens, of the counters; negative when no prompt was admitted yet.
+[[nodiscard]] double hit_ratio(const client::ServiceStatus& status);
+[[nodiscard]] std::string hex(const Digest& digest);
+[[nodiscard]] std::string hex(const client::Id128& id);
+
+}  // namespace kv::cachectl
