@@ -63,14 +63,13 @@ void add_lookup(CLI::App& app, CommandLine& line) {
       ->excludes(prompt);
   lookup->add_option("--require-hit-tokens", line.required_hit_tokens,
                      "exit with 3 when fewer tokens are hit");
-  lookup->callback([&line, lookup] {
+  lookup->callback([&line] {
     if (line.model.empty() && line.weights.empty()) {
       throw CLI::RequiredError("lookup: --model or --namespace-weights");
     }
     if (!line.prompt.has_value() && !line.tokens.has_value()) {
       throw CLI::RequiredError("lookup: --prompt or --tokens");
     }
-    (void)lookup;
     line.command = Command::lookup;
   });
 }
@@ -92,10 +91,15 @@ void add_commands(CLI::App& app, CommandLine& line) {
   tree->callback([&line] { line.command = Command::tree; });
   auto* demote =
       app.add_subcommand("demote", "copy a tier to the one below, then drop what is not in use");
-  const std::map<std::string, Tier> tiers{{"device", Tier::device}, {"host", Tier::host}};
-  demote->add_option("--tier", line.tier, "device or host")
+  demote
+      ->add_option_function<std::string>(
+          "--tier",
+          [&line](const std::string& tier) {
+            line.tier = tier == "host" ? Tier::host : Tier::device;
+          },
+          "device or host")
       ->required()
-      ->transform(CLI::CheckedTransformer(tiers));
+      ->check(CLI::IsMember({"device", "host"}));
   demote->callback([&line] { line.command = Command::demote; });
   auto* flush =
       app.add_subcommand("flush", "save everything that can be kept, and make it durable");
@@ -126,6 +130,11 @@ std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const
       std::ostringstream out;
       app.exit(success, out, out);
       return Ending{kExitOk, out.str()};
+    } catch (const CLI::RequiredError&) {
+      const auto unknown = app.remaining();
+      if (unknown.empty()) throw;
+      throw CLI::ExtrasError(
+          {unknown.front() + " (commands: status, lookup, tree, demote, flush)"});
     }
   } catch (const CLI::Error& error) {
     return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachectl --help"};

@@ -29,7 +29,7 @@ constexpr milliseconds kMoveTime{60'000};
 std::string_view remedy(ErrorCode code) {
   switch (code) {
     case ErrorCode::unavailable:
-      return "start it with: cachesvc serve, or name it with --dir or --endpoint";
+      return "or name another one with --dir or --endpoint";
     case ErrorCode::deadline:
       return "it is busy or hung: try again with a longer --timeout";
     case ErrorCode::denied:
@@ -56,9 +56,10 @@ std::string_view remedy(ErrorCode code) {
 
 int fail(const Error& error, const std::string& where) {
   const std::string field = error.field.empty() ? "" : " (" + std::string(error.field) + ")";
-  std::fprintf(stderr, "error: %.*s%s at %s; %.*s\n", static_cast<int>(error.reason.size()),
-               error.reason.data(), field.c_str(), where.c_str(),
-               static_cast<int>(remedy(error.code).size()), remedy(error.code).data());
+  const std::string_view advice = remedy(error.code);
+  std::fprintf(stderr, "error: %s: %.*s%s; %.*s\n", where.c_str(),
+               static_cast<int>(error.reason.size()), error.reason.data(), field.c_str(),
+               static_cast<int>(advice.size()), advice.data());
   return kExitFailed;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/cachectl/prompt.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iostream>
@@ -60,10 +61,10 @@ Result<std::vector<Token>> parse_tokens(std::string_view text) {
     tokens.push_back(token);
     text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
     const auto next = text.find_first_not_of(kBetween);
-    if (next == 0) return kInvalid;
-    const bool ends_with_comma =
-        next == std::string_view::npos && text.find(',') != std::string_view::npos;
-    if (ends_with_comma) return kInvalid;
+    // Between two numbers: spaces or one comma; behind the last: nothing.
+    const auto commas = std::ranges::count(text.substr(0, next), ',');
+    const bool is_last = next == std::string_view::npos;
+    if (next == 0 || commas > (is_last ? 0 : 1)) return kInvalid;
     text = next == std::string_view::npos ? std::string_view() : text.substr(next);
   }
   return tokens;

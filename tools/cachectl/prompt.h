@@ -8,7 +8,7 @@
 
 #include "allocator/base/result.h"
 #include "allocator/base/token.h"
-#include "allocator/namespace.h"
+#include "plugins/client/session.h"
 #include "tools/cachectl/command_line.h"
 
 namespace kv::cachectl {

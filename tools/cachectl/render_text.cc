@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tools/cachectl/render.h"
 

@@ -21,7 +21,7 @@ NamespaceFields fields_of(std::string_view weights, std::string_view salt = {}) 
 }
 const NamespaceFields test_fields = fields_of("weights");
 
-constexpr std::ptrdiff_t kLastSlot = 128 * 63;
+constexpr std::ptrdiff_t kLastSlot = 8'064;  // 128 bytes a slot
 
 KvLayout small_layout() {
   KvLayout layout{.block_tokens = 4, .groups = {}};

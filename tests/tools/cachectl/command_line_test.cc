@@ -1,0 +1,111 @@
+#include "tools/cachectl/command_line.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tools/cachectl/duration.h"
+#include "tools/cachectl/exit_code.h"
+
+namespace kv::cachectl {
+namespace {
+
+std::variant<CommandLine, Ending> parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "cachectl");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+}
+
+CommandLine good(const std::vector<const char*>& arguments) {
+  const auto parsed = parse(arguments);
+  const auto* ending = std::get_if<Ending>(&parsed);
+  EXPECT_EQ(ending, nullptr) << ending->text;
+  return ending == nullptr ? std::get<CommandLine>(parsed) : CommandLine();
+}
+
+TEST(CommandLine, TakesGlobalOptionsBeforeAndAfterTheCommand) {
+  for (const auto& line : {good({"--dir", "/d", "--json", "--timeout", "250ms", "flush"}),
+                           good({"flush", "--json", "--dir", "/d", "--timeout", "250ms"})}) {
+    EXPECT_EQ(line.command, Command::flush);
+    EXPECT_EQ(line.dir, "/d");
+    EXPECT_TRUE(line.json);
+    EXPECT_EQ(line.timeout, std::chrono::milliseconds(250));
+  }
+}
+
+TEST(CommandLine, ReadsEveryCommand) {
+  EXPECT_EQ(good({"status"}).command, Command::status);
+  EXPECT_EQ(good({"status", "--watch", "2s"}).watch, std::chrono::seconds(2));
+  EXPECT_EQ(good({"tree"}).node_limit, 1'000U);
+  EXPECT_EQ(good({"tree", "--limit", "7"}).node_limit, 7U);
+  EXPECT_EQ(good({"demote", "--tier", "device"}).tier, Tier::device);
+  EXPECT_EQ(good({"demote", "--tier", "host"}).tier, Tier::host);
+  const auto lookup =
+      good({"lookup", "--namespace-weights", "w", "--namespace-config", "c", "--namespace-salt",
+            "s", "--tokens", "1,2", "--require-hit-tokens", "16"});
+  EXPECT_EQ(lookup.command, Command::lookup);
+  EXPECT_EQ(lookup.weights, "w");
+  EXPECT_EQ(lookup.model_config, "c");
+  EXPECT_EQ(lookup.salt, "s");
+  EXPECT_EQ(lookup.tokens, "1,2");
+  EXPECT_EQ(lookup.required_hit_tokens, 16U);
+  EXPECT_EQ(good({"lookup", "--model", "m", "--prompt", ""}).prompt, "");
+  EXPECT_EQ(good({"lookup", "--model", "m", "--prompt-tokens", "5"}).tokens, "5");
+}
+
+TEST(CommandLine, AnswersAMistakeWithOneLineAndTheUsageCode) {
+  const std::vector<std::vector<const char*>> mistakes{
+      {},
+      {"statsu"},
+      {"status", "--watch", "2"},
+      {"status", "--timeout", "0s"},
+      {"demote"},
+      {"demote", "--tier", "disk"},
+      {"tree", "--limit", "0"},
+      {"tree", "--limit", "1001"},
+      {"lookup", "--tokens", "1"},
+      {"lookup", "--model", "m"},
+      {"lookup", "--model", "m", "--namespace-weights", "w", "--tokens", "1"},
+      {"lookup", "--namespace-weights", "w", "--prompt", "text"},
+      {"lookup", "--model", "m", "--prompt", "text", "--tokens", "1"},
+      {"--dir", "d", "--endpoint", "ipc://e", "status"},
+      {"status", "extra"}};
+  for (const auto& arguments : mistakes) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    const auto parsed = parse(arguments);
+    const auto* ending = std::get_if<Ending>(&parsed);
+    ASSERT_NE(ending, nullptr);
+    EXPECT_EQ(ending->exit_code, kExitUsage);
+    EXPECT_TRUE(ending->text.starts_with("error: "));
+    EXPECT_NE(ending->text.find("cachectl --help"), std::string::npos);
+    EXPECT_EQ(ending->text.find('\n'), std::string::npos);
+  }
+}
+
+TEST(CommandLine, NamesTheCommandsWhenOneIsUnknown) {
+  const auto parsed = parse({"statsu"});
+  EXPECT_NE(std::get<Ending>(parsed).text.find("statsu (commands: status, lookup"),
+            std::string::npos);
+}
+
+TEST(CommandLine, HelpsWithExamples) {
+  for (const auto& arguments : {std::vector{"--help"}, std::vector{"lookup", "--help"}}) {
+    const auto parsed = parse(arguments);
+    const auto& ending = std::get<Ending>(parsed);
+    EXPECT_EQ(ending.exit_code, kExitOk);
+    EXPECT_NE(ending.text.find("cachectl lookup --model DIR"), std::string::npos);
+    EXPECT_NE(ending.text.find("Exit codes:"), std::string::npos);
+  }
+}
+
+TEST(Duration, NeedsANumberAndAUnit) {
+  EXPECT_EQ(parse_duration("250ms").value(), std::chrono::milliseconds(250));
+  EXPECT_EQ(parse_duration("5s").value(), std::chrono::seconds(5));
+  EXPECT_EQ(parse_duration("60m").value(), std::chrono::minutes(60));
+  for (const char* text :
+       {"", "5", "s", "0s", "-1s", "1.5s", "61m", "5 s", "5sec", "99999999999999999999s"}) {
+    EXPECT_FALSE(parse_duration(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace kv::cachectl

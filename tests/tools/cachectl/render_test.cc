@@ -1,0 +1,161 @@
+#include "tools/cachectl/render.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace kv::cachectl {
+namespace {
+
+using client::TreeNode;
+using nlohmann::json;
+
+StatusReport example() {
+  StatusReport report{.status = {}, .endpoint = "ipc:///d/service.sock", .boot = {0x1A, 0x2B}};
+  report.status.block_tokens = 16;
+  report.status.clients = 2;
+  report.status.tiers[0] = {.slot_bytes = 1'024,
+                            .slots = 100,
+                            .free = 40,
+                            .held = 10,
+                            .cached = 50,
+                            .fenced = 1,
+                            .covered = 20,
+                            .evictable = 30,
+                            .arriving = 3};
+  report.status.counters = {{"hit_tokens.device", 30},
+                            {"hit_tokens.host", 10},
+                            {"prompt_tokens", 160},
+                            {"evicted_blocks.device", 7}};
+  return report;
+}
+
+TreeNode node(std::uint32_t parent, std::uint32_t depth, std::uint32_t blocks, std::uint8_t root) {
+  TreeNode made;
+  made.parent = parent;
+  made.depth = depth;
+  made.block_count = blocks;
+  made.namespace_digest.bytes[0] = static_cast<std::byte>(root);
+  made.copies = {blocks, 0, 1, 0};
+  return made;
+}
+
+TEST(RenderJson, GivesNumbersAsNumbersAndCountersByGroup) {
+  const auto status = json::parse(as_json(example(), true));
+  EXPECT_EQ(status["endpoint"], "ipc:///d/service.sock");
+  EXPECT_EQ(status["boot_id"], "000000000000001a000000000000002b");
+  EXPECT_EQ(status["block_tokens"], 16);
+  EXPECT_DOUBLE_EQ(status["hit_ratio"].get<double>(), 0.25);
+  EXPECT_EQ(status["tiers"]["device"]["bytes"], 102'400);
+  EXPECT_EQ(status["tiers"]["device"]["used_bytes"], 61'440);
+  EXPECT_EQ(status["tiers"]["device"]["pinned"], 20);
+  EXPECT_EQ(status["tiers"]["device"]["evictable"], 30);
+  EXPECT_EQ(status["tiers"]["remote"]["slots"], 0);
+  EXPECT_EQ(status["counters"]["hit_tokens"]["host"], 10);
+  EXPECT_EQ(status["counters"]["prompt_tokens"], 160);
+  EXPECT_EQ(status["counters"]["evicted_blocks"]["device"], 7);
+}
+
+TEST(RenderJson, IsOneLineForWatching) {
+  const std::string line = as_json(example(), false);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(RenderJson, HasNoRatioBeforeTheFirstPrompt) {
+  EXPECT_TRUE(json::parse(as_json(StatusReport(), true))["hit_ratio"].is_null());
+}
+
+TEST(RenderJson, SurvivesNamesThatAreNoText) {
+  StatusReport report;
+  report.status.counters = {{"\xFF\xFE", 1}, {"a", 2}, {"a.b", 3}};
+  const auto status = json::parse(as_json(report, true));
+  EXPECT_EQ(status["counters"]["a"]["b"], 3);
+}
+
+TEST(RenderJson, GivesHitsByTierUnderTheNamesOfTheRunner) {
+  const LookupReport report{
+      .hits = {.hit_tokens = 96, .hit_tokens_by_tier = {16, 32, 48, 0}, .known_tokens = 112},
+      .prompt_tokens = 120,
+      .block_tokens = 16};
+  const auto lookup = json::parse(as_json(report, true));
+  EXPECT_EQ(lookup["prompt_tokens"], 120);
+  EXPECT_EQ(lookup["hit_tokens"]["disk"], 48);
+  EXPECT_EQ(lookup["hit_tokens_total"], 96);
+  EXPECT_EQ(lookup["hit_blocks"], 6);
+  EXPECT_EQ(lookup["known_tokens"], 112);
+}
+
+TEST(RenderJson, GivesTheTreesNodesWithTheirParents) {
+  client::TreeView tree;
+  tree.nodes = {node(TreeNode::kNoParent, 0, 4, 1), node(0, 4, 2, 1)};
+  tree.nodes[1].last_key.bytes[31] = std::byte{0xAB};
+  const auto json_tree = json::parse(as_json(tree, true));
+  EXPECT_TRUE(json_tree["nodes"][0]["parent"].is_null());
+  EXPECT_EQ(json_tree["nodes"][1]["parent"], 0);
+  EXPECT_EQ(json_tree["nodes"][1]["depth"], 4);
+  EXPECT_EQ(json_tree["nodes"][1]["copies"]["device"], 2);
+  EXPECT_EQ(json_tree["nodes"][1]["last_key"], std::string(62, '0') + "ab");
+  EXPECT_FALSE(json_tree["truncated"].get<bool>());
+}
+
+TEST(RenderJson, GivesTheOutcomesOfDemoteAndFlush) {
+  const auto demote = json::parse(as_json(DemoteReport{Tier::host, {1, 2, 3}}, true));
+  EXPECT_EQ(
+      demote,
+      json({{"tier", "host"}, {"saved_blocks", 1}, {"dropped_blocks", 2}, {"kept_blocks", 3}}));
+  const auto flush = json::parse(as_json(client::FlushOutcome{8, 9}, true));
+  EXPECT_EQ(flush, json({{"durable_blocks", 8}, {"unsaved_blocks", 9}}));
+}
+
+TEST(RenderText, ShowsTiersAndRatioWithoutControlCodes) {
+  const std::string text = as_text(example());
+  EXPECT_NE(text.find("60.0 KiB / 100.0 KiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("hit ratio  25.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("host    off"), std::string::npos) << text;
+  EXPECT_NE(text.find("hit_tokens               device 30 host 10\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_NE(as_text(StatusReport()).find("no runner attached a pool yet"), std::string::npos);
+}
+
+TEST(RenderText, IndentsTheTreeByItsTopologyWhateverTheOrderOfTheNodes) {
+  client::TreeView tree;
+  // Breadth first: two namespaces, then the children of the first.
+  tree.nodes = {node(TreeNode::kNoParent, 0, 4, 1), node(TreeNode::kNoParent, 0, 1, 2),
+                node(0, 4, 2, 1), node(0, 4, 1, 1), node(2, 6, 1, 1)};
+  tree.nodes[2].pinned = 1;
+  tree.truncated = true;
+  const std::string zero = "  key 000000000000\n";
+  EXPECT_EQ(as_text(tree),
+            "namespace 010000000000\n"
+            "  blocks 0-3  device 4  disk 1" +
+                zero + "    blocks 4-5  device 2  disk 1  pinned 1" + zero +
+                "      blocks 6-6  device 1  disk 1" + zero + "    blocks 4-4  device 1  disk 1" +
+                zero +
+                "namespace 020000000000\n"
+                "  blocks 0-0  device 1  disk 1" +
+                zero + "... more than 5 nodes; see --limit\n");
+  EXPECT_EQ(as_text(client::TreeView()), "nothing is cached\n");
+}
+
+TEST(RenderText, ShowsHitsByTier) {
+  const LookupReport report{
+      .hits = {.hit_tokens = 96, .hit_tokens_by_tier = {16, 32, 48, 0}, .known_tokens = 112},
+      .prompt_tokens = 120,
+      .block_tokens = 16};
+  EXPECT_EQ(as_text(report),
+            "prompt 120 tokens, hit 96 (80.0 %), known 112\n"
+            "device         16 tokens       1 blocks\n"
+            "host           32 tokens       2 blocks\n"
+            "disk           48 tokens       3 blocks\n"
+            "remote          0 tokens       0 blocks\n");
+}
+
+TEST(RenderText, WritesBytesInTheLargestUnitThatFits) {
+  EXPECT_EQ(bytes_as_text(0), "0 B");
+  EXPECT_EQ(bytes_as_text(1'023), "1023 B");
+  EXPECT_EQ(bytes_as_text(1'536), "1.5 KiB");
+  EXPECT_EQ(bytes_as_text(std::uint64_t{64} << 20U), "64.0 MiB");
+  EXPECT_EQ(bytes_as_text(std::uint64_t{3} << 50U), "3.0 PiB");
+}
+
+}  // namespace
+}  // namespace kv::cachectl
