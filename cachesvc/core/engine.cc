@@ -93,13 +93,16 @@ ClientState* Engine::State::enter(const RequestHeader& header, bool from_expired
   client->notices.erase(client->notices.begin(), kept_from);
 
   if (header.request.value <= client->last_request) {
-    ++counters_.repeated_requests;
     const auto& waiting = client->in_progress;
-    if (std::find(waiting.begin(), waiting.end(), header.request) != waiting.end()) return nullptr;
+    if (std::find(waiting.begin(), waiting.end(), header.request) != waiting.end()) {
+      ++counters_.repeated_requests;
+      return nullptr;
+    }
     for (std::uint32_t i = 0; i < client->replies_count; ++i) {
       const auto size = static_cast<std::uint32_t>(client->replies.size());
       const Reply& kept = client->replies[(client->replies_next + size - 1 - i) % size];
       if (kept.request == header.request) {
+        ++counters_.repeated_requests;
         actions_->replies.push_back(kept);
         return nullptr;
       }
