@@ -72,6 +72,8 @@ void Engine::State::try_admit(std::uint32_t index) {
   sequence.loads_added = 0;
   sequence.load_failed = false;
   grow_table(sequence, sequence.blocks_wanted);
+  // Decode steps within the reservation take no memory.
+  sequence.tokens.reserve(std::size_t{sequence.blocks_wanted} * block_tokens_);
   admitting_.push_back(index);
   continue_admission(index);
 }
