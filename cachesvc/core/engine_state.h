@@ -171,7 +171,7 @@ class SaveQueue {
 
 // Demote or Flush in progress.
 struct SaveJob {
-  enum class Phase : std::uint8_t { scan, save, drop, sync };
+  enum class Phase : std::uint8_t { scan, save, settle, drop, sync };
   ClientId client;
   RequestId request;
   bool flush = false;
@@ -179,8 +179,9 @@ struct SaveJob {
   Phase phase = Phase::scan;
   std::uint32_t cursor = 0;  // BlockId of the scan
   std::uint64_t saved_at_start = 0;
-  std::uint64_t saved_at_round = 0;
-  std::uint64_t pushed_to_host = 0;  // at the end of the scan
+  std::uint64_t missing = 0;  // flush: copies that this round's scan found missing
+  std::uint64_t missing_before = ~std::uint64_t{0};  // and that of the round before
+  std::uint64_t pushed_to_host = 0;                  // at the end of the scan
   std::uint64_t pushed_to_disk = 0;
   std::uint64_t last_move = 0;  // the youngest move to wait for
   std::uint64_t dropped = 0;
@@ -310,7 +311,7 @@ struct Engine::State {
   void pump_saves(Tier from);
   [[nodiscard]] bool build_save(Move& move);  // false: stalled, or the budget ended
   [[nodiscard]] SaveSlot add_save(Move& move, BlockId block);
-  [[nodiscard]] SaveSlot make_save_room(Tier to);
+  [[nodiscard]] SaveSlot make_save_room(const Move& move);
   void finish_save(Move& move);
   void on(const Demote& input);
   void on(const Flush& input);
@@ -318,8 +319,8 @@ struct Engine::State {
   void run_save_jobs();
   [[nodiscard]] bool run_save_job(SaveJob& job);  // true: the reply was sent
   void scan_saves(SaveJob& job);
+  void wait_for_saves(SaveJob& job, SaveJob::Phase phase) const;
   [[nodiscard]] bool saves_done(SaveJob& job) const;
-  [[nodiscard]] std::uint64_t saved_blocks() const;
 
   // --- recovery.cc
   void on(const DiskFormat& input);

@@ -95,7 +95,7 @@ bool Engine::State::build_save(Move& move) {
 Engine::State::SaveSlot Engine::State::add_save(Move& move, BlockId block) {
   // Pinned first: making room must take neither the block nor what it hangs on.
   for (std::uint32_t g = 0; g < group_count_; ++g) cache().pin(block);
-  const SaveSlot result = make_save_room(move.to);
+  const SaveSlot result = make_save_room(move);
   if (result != SaveSlot::taken || !take_slots(move.to)) {
     for (std::uint32_t g = 0; g < group_count_; ++g) cache().unpin(block);
     return result == SaveSlot::taken ? SaveSlot::none : result;
@@ -108,11 +108,20 @@ Engine::State::SaveSlot Engine::State::add_save(Move& move, BlockId block) {
 
 // Makes one free slot that a save may take. Loads from disk keep their landing slots. A host copy
 // that the disk has not seen is not given up for another one while the way to the disk is busy.
-Engine::State::SaveSlot Engine::State::make_save_room(Tier to) {
+Engine::State::SaveSlot Engine::State::make_save_room(const Move& move) {
+  const Tier to = move.to;
   const std::uint32_t reserve = to == Tier::host ? landing_reserve_ : 0;
   while (free_slots(to) <= reserve) {
     const BlockId victim = cache().victim(to);
-    if (victim.is_none()) return SaveSlot::none;
+    if (victim.is_none()) {
+      // What a save under way holds may go when it has ended.
+      const bool held = !move.blocks.empty() ||
+                        std::any_of(moves_.begin(), moves_.end(), [to](const Move& other) {
+                          return other.active && other.purpose == Move::Purpose::save &&
+                                 (other.from == to || other.to == to);
+                        });
+      return held ? SaveSlot::stalled : SaveSlot::none;
+    }
     if (to == Tier::host && tier_on(Tier::disk) && !cache().has_lower_copy(victim, Tier::host) &&
         (!save_to_disk_.empty() || moves_on(Tier::host, Tier::disk) > 0)) {
       return SaveSlot::stalled;
@@ -148,7 +157,12 @@ void Engine::State::finish_save(Move& move) {
     }
     if (written && closed) {
       ++counters_.saved_blocks[tier_index(move.to)];
-      if (move.to == Tier::host && options_.write_through) queue_save(Tier::host, block);
+      // A flush goes on to the disk at once: a small host gives the block up for the next one.
+      const bool flushing = std::any_of(save_jobs_.begin(), save_jobs_.end(),
+                                        [](const SaveJob& job) { return job.flush; });
+      if (move.to == Tier::host && (options_.write_through || flushing)) {
+        queue_save(Tier::host, block);
+      }
     } else if (move.outcomes[i] == BlockOutcome::corrupt) {
       ++counters_.corrupt_blocks[tier_index(move.from)];
       quarantine(block, move.from, move);
@@ -156,11 +170,6 @@ void Engine::State::finish_save(Move& move) {
       ++counters_.failed_blocks[tier_index(move.to)];
     }
   }
-}
-
-std::uint64_t Engine::State::saved_blocks() const {
-  return counters_.saved_blocks[tier_index(Tier::host)] +
-         counters_.saved_blocks[tier_index(Tier::disk)];
 }
 
 // ---------------------------------------------------------------- Demote and Flush
@@ -197,7 +206,6 @@ void Engine::State::on(const Flush& input) {
   job.client = input.header.client;
   job.request = input.header.request;
   job.flush = true;
-  job.saved_at_round = saved_blocks();
   save_jobs_.push_back(job);
   defer(*client, input.header.request);
 }
@@ -241,16 +249,21 @@ void Engine::State::scan_saves(SaveJob& job) {
       if (!job.flush && tier != job.tier) continue;
       if (!cache().has_copy(block, tier) || cache().has_lower_copy(block, tier)) continue;
       queue_save(tier, block);
+      job.missing += tier == Tier::device ? 2 : 1;  // links that its copies have to pass
     }
   }
   if (job.cursor < end) return;
+  wait_for_saves(job, SaveJob::Phase::save);
+}
+
+void Engine::State::wait_for_saves(SaveJob& job, SaveJob::Phase phase) const {
   job.pushed_to_host = save_to_host_.pushed();
   job.pushed_to_disk = save_to_disk_.pushed();
   job.last_move = 0;
-  job.phase = SaveJob::Phase::save;
+  job.phase = phase;
 }
 
-// Everything queued before the end of the scan had its turn, and the moves that took it have ended.
+// Everything queued when the wait began had its turn, and the moves that took it have ended.
 bool Engine::State::saves_done(SaveJob& job) const {
   const bool to_host = tier_on(Tier::host);
   const bool to_disk = tier_on(Tier::disk);
@@ -271,20 +284,27 @@ bool Engine::State::run_save_job(SaveJob& job) {
   }
   if (job.phase == SaveJob::Phase::save) {
     if (!saves_done(job)) return false;
-    if (job.flush && saved_blocks() > job.saved_at_round) {
-      job.saved_at_round = saved_blocks();
+    // Rounds go on while fewer copies are missing each time: a tier too small for them all would
+    // give up one for another for ever.
+    if (job.flush && job.missing > 0 && job.missing < job.missing_before) {
+      job.missing_before = job.missing;
+      job.missing = 0;
       job.cursor = 0;
       job.phase = SaveJob::Phase::scan;
       return false;
     }
-    job.phase = job.flush ? SaveJob::Phase::sync : SaveJob::Phase::drop;
     if (job.flush) {
+      job.phase = SaveJob::Phase::sync;
       job.durable =
           tier_on(Tier::disk) ? cache().pool(Tier::disk, GroupId(0)).count(SlotState::cached) : 0;
       job.sync_id = ++sync_id_;
       actions_->syncs.push_back({job.sync_id});
+    } else {
+      // Write-through carries the saved blocks on to the disk, and pins them as long as it reads.
+      wait_for_saves(job, SaveJob::Phase::settle);
     }
   }
+  if (job.phase == SaveJob::Phase::settle && saves_done(job)) job.phase = SaveJob::Phase::drop;
   if (job.phase != SaveJob::Phase::drop) return false;
   while (true) {
     const BlockId victim = cache().victim(job.tier);
