@@ -1,0 +1,87 @@
+// Open: sequences and their prompt tokens before admission.
+#include <gtest/gtest.h>
+
+#include "tests/cachesvc/core/engine_driver.h"
+
+namespace kv::core {
+namespace {
+
+constexpr SequenceId kFirst(1);
+constexpr SequenceId kSecond(2);
+
+Open more(SequenceId sequence, std::span<const Token> tokens) {
+  return {.header = {}, .sequence = sequence, .first = false, .fields = nullptr, .tokens = tokens};
+}
+
+TEST(Open, BeforeAPoolIsUnavailable) {
+  EngineDriver driver(options_with_slots(8, 0, 0));
+  const ClientId client = driver.attach();
+  EXPECT_EQ(driver.open(client, kFirst, numbered_tokens(1, 4)).error.code, ErrorCode::unavailable);
+  EXPECT_EQ(driver.status().sequences, 0U);
+}
+
+TEST(Open, TokensAccumulateInOrder) {
+  EngineDriver driver(options_with_slots(8, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  driver.open(client, kFirst, numbered_tokens(1, 3));
+  EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(4, 6))).error.code, ErrorCode::ok);
+  const auto view = driver.view(client, kFirst);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(std::vector<Token>(view->tokens.begin(), view->tokens.end()), numbered_tokens(1, 9));
+  EXPECT_FALSE(view->admitted);
+  EXPECT_EQ(driver.tier(Tier::device).held, 0U);
+}
+
+TEST(Open, FirstOfAKnownIdExistsAndLeavesItAsItWas) {
+  EngineDriver driver(options_with_slots(8, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  driver.open(client, kFirst, numbered_tokens(1, 3));
+  EXPECT_EQ(driver.open(client, kFirst, numbered_tokens(1, 5)).error.code, ErrorCode::exists);
+  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 3U);
+  EXPECT_EQ(driver.status().sequences, 1U);
+}
+
+TEST(Open, MoreTokensOfAnUnknownSequenceAreNotFound) {
+  EngineDriver driver(options_with_slots(8, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(1, 3))).error.code,
+            ErrorCode::not_found);
+  EXPECT_EQ(driver.status().sequences, 0U);
+}
+
+TEST(Open, MoreTokensAfterAdmissionAreInvalid) {
+  EngineDriver driver(options_with_slots(8, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  driver.admit(client, kFirst, numbered_tokens(1, 3));
+  EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(4, 3))).error.code,
+            ErrorCode::invalid);
+  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 3U);
+}
+
+TEST(Open, MoreTokensThanASequenceMayHaveAreTooLarge) {
+  Engine::Options options = options_with_slots(8, 0, 0);
+  options.sequence_tokens_max = 8;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach_with_pool();
+  EXPECT_EQ(driver.open(client, kFirst, numbered_tokens(1, 9)).error.code, ErrorCode::too_large);
+  EXPECT_EQ(driver.status().sequences, 0U);
+  EXPECT_EQ(driver.open(client, kFirst, numbered_tokens(1, 5)).error.code, ErrorCode::ok);
+  EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(6, 4))).error.code,
+            ErrorCode::too_large);
+  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 5U);
+  EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(6, 3))).error.code, ErrorCode::ok);
+}
+
+TEST(Open, MoreSequencesThanTheCapacityAreExhausted) {
+  Engine::Options options = options_with_slots(8, 0, 0);
+  options.sequence_capacity = 1;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach_with_pool();
+  driver.open(client, kFirst, numbered_tokens(1, 4));
+  EXPECT_EQ(driver.open(client, kSecond, numbered_tokens(1, 4)).error.code, ErrorCode::exhausted);
+  driver.step(client, StepScript().free(kFirst));
+  EXPECT_EQ(driver.open(client, kSecond, numbered_tokens(1, 4)).error.code, ErrorCode::ok);
+}
+
+}  // namespace
+}  // namespace kv::core
