@@ -27,7 +27,7 @@ Outcome run(const std::string& arguments) {
   return outcome;
 }
 
-const std::string kModel = " --model " KV_SOURCE_DIR "/plugins/runner/models/stories260K ";
+std::string model() { return " --model " KV_SOURCE_DIR "/plugins/runner/models/stories260K "; }
 
 TEST(RunnerProgram, HelpShowsExamplesAndSucceeds) {
   const Outcome outcome = run("generate --help");
@@ -39,14 +39,14 @@ TEST(RunnerProgram, HelpShowsExamplesAndSucceeds) {
 TEST(RunnerProgram, WrongUsageIsExitCodeTwo) {
   EXPECT_EQ(run("").exit_code, 2);
   EXPECT_EQ(run("generate").exit_code, 2);
-  EXPECT_EQ(run("generate" + kModel).exit_code, 2);
+  EXPECT_EQ(run("generate" + model()).exit_code, 2);
   EXPECT_EQ(run("generate --prompt a").exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --prompt-tokens 1" + kModel).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --max-tokens 0" + kModel).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --chunk 0" + kModel).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --surprise" + kModel).exit_code, 2);
+  EXPECT_EQ(run("generate --prompt a --prompt-tokens 1" + model()).exit_code, 2);
+  EXPECT_EQ(run("generate --prompt a --max-tokens 0" + model()).exit_code, 2);
+  EXPECT_EQ(run("generate --prompt a --chunk 0" + model()).exit_code, 2);
+  EXPECT_EQ(run("generate --prompt a --surprise" + model()).exit_code, 2);
   for (const char* tokens : {"\"\"", "1,", ",1", "1,,2", "1.2", "-1", "4294967296", "a"}) {
-    EXPECT_EQ(run("generate --prompt-tokens " + std::string(tokens) + kModel).exit_code, 2)
+    EXPECT_EQ(run("generate --prompt-tokens " + std::string(tokens) + model()).exit_code, 2)
         << tokens;
   }
 }
@@ -55,7 +55,7 @@ TEST(RunnerProgram, WithoutAServiceItFailsWithOneLineInTime) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("kv_runner_program_test." + std::to_string(getpid()));
   const auto begin = std::chrono::steady_clock::now();
-  const Outcome outcome = run("generate --prompt \"\" --json --dir " + folder.string() + kModel);
+  const Outcome outcome = run("generate --prompt \"\" --json --dir " + folder.string() + model());
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
   EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
