@@ -60,8 +60,12 @@ class ByteReader {
     return part.empty() ? std::uint8_t{0} : static_cast<std::uint8_t>(part.front());
   }
   std::uint32_t u32() {
+    const std::string_view part = take(4);
     std::uint32_t value = 0;
-    for (unsigned shift = 0; shift < 32; shift += 8) value |= std::uint32_t{u8()} << shift;
+    if (part.empty()) return value;
+    for (unsigned i = 0; i < 4; ++i) {
+      value |= std::uint32_t{static_cast<std::uint8_t>(part[i])} << (8 * i);
+    }
     return value;
   }
   std::uint64_t u64() {

@@ -9,6 +9,7 @@
 namespace kv {
 
 // crc32c("123456789") = 0xE3069283.
-[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes);
+// `before` is the sum of the bytes that precede these: crc32c(b, crc32c(a)) is that of a and b.
+[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace kv

@@ -138,6 +138,7 @@ Result<std::vector<DiskIndex::Entry>> DiskIndex::read_from(std::string_view from
     if (state_->database == nullptr) return closed_error();
     rocksdb::ReadOptions options;
     options.fill_cache = false;
+    options.readahead_size = std::size_t{256} << 10U;
     const std::unique_ptr<rocksdb::Iterator> at(state_->database->NewIterator(options));
     std::vector<Entry> entries;
     for (at->Seek(slice(from)); at->Valid() && entries.size() < limit; at->Next()) {

@@ -11,9 +11,7 @@ constexpr std::size_t kFixedBytes = 4 + 32 + 32 + 4 * 4;
 constexpr std::size_t kChecksumBytes = 4;
 
 std::uint32_t record_checksum(std::string_view key, std::string_view value) {
-  std::string both(key);
-  both.append(value);
-  return crc32c(std::as_bytes(std::span(both)));
+  return crc32c(std::as_bytes(std::span(value)), crc32c(std::as_bytes(std::span(key))));
 }
 
 }  // namespace

@@ -56,5 +56,10 @@ TEST(Checksum, EqualsTheDefinitionAtEveryLengthAndAlignment) {
   }
 }
 
+TEST(Checksum, GoesOnFromTheSumOfWhatPrecedes) {
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(std::string_view("56789"))), crc32c_of("1234")),
+            0xE3069283U);
+}
+
 }  // namespace
 }  // namespace kv

@@ -124,7 +124,7 @@ TEST(DiskCrash, AKillLosesNothingThatWasPromisedAndInventsNothing) {
   Promises promises;
   std::uint64_t done = 0;
   Prng prng(2024);
-  for (std::uint32_t kill = 1; kill <= 15; ++kill) {
+  for (std::uint32_t kill = 1; kill <= 20; ++kill) {
     SCOPED_TRACE(kill);
     const Writer writer = start_writer(directory / "store", kill, kill * 1'000'000);
     ASSERT_GT(writer.process, 0);
