@@ -1,0 +1,60 @@
+// The programs that the fuzzer makes of bytes reach deep enough to be worth running, and keep all
+// promises for many seeds in every build.
+#include "tests/fuzz/engine_program.h"
+
+#include <gtest/gtest.h>
+
+#include "allocator/base/prng.h"
+
+namespace kv::testing {
+namespace {
+
+std::vector<std::uint8_t> random_bytes(std::uint64_t seed, std::size_t count) {
+  Prng prng(seed);
+  std::vector<std::uint8_t> bytes(count);
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(prng.below(256));
+  return bytes;
+}
+
+TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
+  EngineProgram::Counts total;
+  core::Counters counters;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<std::uint8_t> bytes = random_bytes(seed, 4'000);
+    EngineProgram program(bytes);
+    program.run();
+    total.requests += program.counts().requests;
+    total.refused_frames += program.counts().refused_frames;
+    total.replies += program.counts().replies;
+    total.ok_replies += program.counts().ok_replies;
+    total.transfers += program.counts().transfers;
+    const core::Counters& got = program.engine().status().counters;
+    counters.admissions += got.admissions;
+    counters.published_blocks += got.published_blocks;
+    for (std::size_t tier = 0; tier < kTierCount; ++tier) {
+      counters.hit_tokens[tier] += got.hit_tokens[tier];
+      counters.evicted_blocks[tier] += got.evicted_blocks[tier];
+      counters.corrupt_blocks[tier] += got.corrupt_blocks[tier];
+    }
+    counters.rewritten_blocks += got.rewritten_blocks;
+    counters.expired_clients += got.expired_clients;
+  }
+  // Every part was reached.
+  EXPECT_GT(total.requests, 10'000U);
+  EXPECT_GT(total.refused_frames, 1'000U);
+  EXPECT_GT(total.ok_replies, 1'000U);
+  EXPECT_GT(total.replies, total.ok_replies);
+  EXPECT_GT(total.transfers, 300U);
+  EXPECT_GT(counters.admissions, 100U);
+  EXPECT_GT(counters.published_blocks, 100U);
+  EXPECT_GT(counters.hit_tokens[tier_index(Tier::device)], 0U);
+  EXPECT_GT(counters.hit_tokens[tier_index(Tier::host)], 0U);
+  EXPECT_GT(counters.hit_tokens[tier_index(Tier::disk)], 0U);
+  EXPECT_GT(counters.rewritten_blocks, 0U);
+  EXPECT_GT(counters.corrupt_blocks[tier_index(Tier::host)], 0U);
+  EXPECT_GT(counters.expired_clients, 10U);
+}
+
+}  // namespace
+}  // namespace kv::testing
