@@ -73,6 +73,7 @@ class EngineProgram {
   std::set<Digest> broken_keys_;    // of blocks that lost a copy to an error
   std::set<std::pair<ClientId, RequestId>> open_requests_;  // not answered: jobs may be running
   std::deque<std::uint64_t> syncs_;
+  std::uint32_t steps_ = 0;
   Counts counts_;
 };
 
