@@ -81,16 +81,15 @@ void Engine::State::expire(ClientState& client) {
   std::erase_if(save_jobs_, [&client](const SaveJob& job) { return job.client == client.id; });
   std::erase_if(client.fence,
                 [](const FenceEntry& entry) { return entry.kind != FenceEntry::Kind::release; });
-  // What waited for a step to complete can still be written by it: fenced with the rest.
-  for (const FenceEntry& entry : client.fence) {
-    cache().pool(Tier::device, entry.group).fence(entry.slot);
-  }
   for (std::uint32_t i = 0; i < sequences_.size(); ++i) {
     const SequenceState& sequence = sequences_[i];
     if (sequence.phase == SequencePhase::unused || sequence.client != client.id) continue;
     if (sequence.phase == SequencePhase::ending) continue;
     begin_ending(i, SequencePhase::fencing);
   }
+  // What waited for a step to complete can still be written by it: fenced with the rest.
+  client.unfenced = client.fence.size();
+  if (client.unfenced > 0) fencing_.push_back(client.id);
   notify(client.id, NoticeKind::lease_expired, SequenceId::none(), ErrorCode::stale, {});
 }
 
@@ -99,13 +98,9 @@ void Engine::State::end_client(ClientId id) {
   std::erase_if(step_jobs_, [id](const auto& job) { return job->client == id; });
   std::erase_if(save_jobs_, [id](const SaveJob& job) { return job.client == id; });
   for (const FenceEntry& entry : client.fence) {
-    if (entry.kind != FenceEntry::Kind::release) continue;
-    if (client.expired) {
-      cache().pool(Tier::device, entry.group).unfence(entry.slot);
-    } else {
-      cache().release_slot(Tier::device, entry.group, entry.slot);
-    }
+    if (entry.kind == FenceEntry::Kind::release) freeing_.push_back({entry.group, entry.slot});
   }
+  std::erase(fencing_, id);
   for (std::uint32_t i = 0; i < sequences_.size(); ++i) {
     const SequenceState& sequence = sequences_[i];
     if (sequence.phase == SequencePhase::unused || sequence.client != id) continue;
@@ -114,6 +109,27 @@ void Engine::State::end_client(ClientId id) {
   }
   clients_.erase(std::lower_bound(clients_.begin(), clients_.end(), id, before));
   waiting_changed_ = true;
+}
+
+void Engine::State::run_client_ends() {
+  for (; !fencing_.empty() && budget_left();) {
+    ClientState& client = *find_client(fencing_.back());
+    for (; client.unfenced > 0 && budget_left(); --client.unfenced, ++work_) {
+      const FenceEntry& entry = client.fence[client.unfenced - 1];
+      cache().pool(Tier::device, entry.group).fence(entry.slot);
+    }
+    if (client.unfenced == 0) fencing_.pop_back();
+  }
+  for (; !freeing_.empty() && budget_left(); freeing_.pop_back(), ++work_) {
+    const GroupSlot& ended = freeing_.back();
+    BlockPool& pool = cache().pool(Tier::device, ended.group);
+    if (pool.state(ended.slot) == SlotState::fenced) {
+      pool.unfence(ended.slot);
+    } else {
+      pool.release(ended.slot);
+    }
+    waiting_changed_ = true;
+  }
 }
 
 void Engine::State::notify(ClientId client, NoticeKind kind, SequenceId sequence, ErrorCode code,

@@ -49,6 +49,7 @@ void Engine::State::run_jobs() {
     step_jobs_.erase(step_jobs_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   run_endings();
+  run_client_ends();
   for (std::size_t i = 0; i < admitting_.size() && budget_left();) {
     const std::uint32_t index = admitting_[i];
     continue_admission(index);
@@ -69,7 +70,8 @@ void Engine::State::run_jobs() {
     return job.phase == SaveJob::Phase::scan || job.phase == SaveJob::Phase::drop;
   });
   actions_->continue_wanted = !step_jobs_.empty() || !admitting_.empty() || endings_runnable ||
-                              scans || pump_again_ || (waiting_changed_ && !waiting_.empty());
+                              !fencing_.empty() || !freeing_.empty() || scans || pump_again_ ||
+                              (waiting_changed_ && !waiting_.empty());
 }
 
 ClientState* Engine::State::enter(const RequestHeader& header, bool from_expired) {
@@ -245,18 +247,22 @@ std::span<const SlotId> Engine::waiting_slots(Tier tier, GroupId group) const {
   found.clear();
   if (tier == Tier::device) {
     for (const ClientState& client : state_->clients_) {
-      if (client.expired) continue;  // its slots are fenced
-      for (const FenceEntry& entry : client.fence) {
+      const std::size_t held = client.expired ? client.unfenced : client.fence.size();
+      for (const FenceEntry& entry : std::span(client.fence).first(held)) {
         if (entry.kind == FenceEntry::Kind::release && entry.group == group) {
           found.push_back(entry.slot);
         }
       }
     }
+    for (const GroupSlot& ended : state_->freeing_) {
+      if (ended.group != group) continue;
+      const bool held = state_->cache().pool(tier, group).state(ended.slot) == SlotState::held;
+      if (held) found.push_back(ended.slot);
+    }
   }
   for (SequenceState& sequence : state_->sequences_) {
     if (sequence.phase == SequencePhase::unused) continue;
-    if (tier == Tier::device && sequence.phase != SequencePhase::fencing &&
-        sequence.phase != SequencePhase::fenced) {
+    if (tier == Tier::device) {
       for (const ReplacedSlot& replaced : sequence.replaced) {
         if (replaced.group == group) found.push_back(replaced.slot);
       }

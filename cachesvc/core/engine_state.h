@@ -52,6 +52,8 @@ struct ClientState {
   std::vector<Notice> notices;
   std::uint64_t notice_number = 0;
   std::vector<FenceEntry> fence;  // in step order
+  // Once expired: the first ones, whose slots are still to be fenced.
+  std::size_t unfenced = 0;
   std::uint64_t step_seq = 0;
   std::uint64_t completed_step = 0;
 };
@@ -74,6 +76,11 @@ struct LoadItem {
   std::uint32_t path_index = 0;
   LoadPhase phase = LoadPhase::in_host;
   bool landed = false;  // its host bytes lie in landing slots of its own, not in the block's copy
+};
+
+struct GroupSlot {
+  GroupId group;
+  SlotId slot;
 };
 
 struct ReplacedSlot {
@@ -226,6 +233,7 @@ struct Engine::State {
   void on(const Tick& input);
   void expire(ClientState& client);
   void end_client(ClientId id);
+  void run_client_ends();
   void notify(ClientId client, NoticeKind kind, SequenceId sequence, ErrorCode code,
               const Account& account);
 
@@ -363,6 +371,8 @@ struct Engine::State {
   std::vector<std::uint32_t> admitting_;  // phase admitting
   std::vector<std::uint32_t> loading_;    // phase loading, in order of admission
   std::vector<std::uint32_t> endings_;    // phases unwinding, fencing, ending
+  std::vector<ClientId> fencing_;         // expired clients with slots still to be fenced
+  std::vector<GroupSlot> freeing_;        // held or fenced device slots of nobody, to become free
   std::vector<std::unique_ptr<StepJob>> step_jobs_;
   StepJob step_job_;  // the one that runs when none is suspended
   std::vector<SaveJob> save_jobs_;

@@ -78,16 +78,15 @@ void Engine::State::begin_ending(std::uint32_t index, SequencePhase phase) {
     sequence.deepest = BlockId::none();
   }
   for (const ReplacedSlot& replaced : sequence.replaced) {
-    BlockPool& pool = cache().pool(Tier::device, replaced.group);
     if (phase == SequencePhase::fencing) {
-      pool.fence(replaced.slot);
-    } else if (pool.state(replaced.slot) == SlotState::fenced) {
-      pool.unfence(replaced.slot);
+      find_client(sequence.client)
+          ->fence.push_back(
+              {0, FenceEntry::Kind::release, replaced.group, replaced.slot, kNoIndex, 0, 0});
     } else {
-      pool.release(replaced.slot);
+      freeing_.push_back({replaced.group, replaced.slot});
     }
   }
-  if (phase != SequencePhase::fencing) sequence.replaced.clear();
+  sequence.replaced.clear();
   sequence.phase = phase;
   sequence.cursor = sequence.block_count;
   leave(endings_, index);

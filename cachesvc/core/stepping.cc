@@ -253,12 +253,15 @@ Result<void> Engine::State::acknowledge(ClientState& client, const StepJob& job,
 
 void Engine::State::release_at(ClientState& client, std::uint64_t step, GroupId group,
                                SlotId slot) {
+  ++work_;
   if (client.completed_step >= step) {
-    cache().release_slot(Tier::device, group, slot);
-    ++work_;
+    if (budget_left()) {
+      cache().release_slot(Tier::device, group, slot);
+    } else {
+      freeing_.push_back({group, slot});
+    }
     return;
   }
-  ++work_;
   client.fence.push_back({step, FenceEntry::Kind::release, group, slot, kNoIndex, 0, 0});
 }
 

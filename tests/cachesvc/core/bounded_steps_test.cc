@@ -191,6 +191,43 @@ TEST_F(BoundedSteps, ExpiryOfAClientWithManyBlocksGoesOn) {
   EXPECT_EQ(driver_.tier(Tier::device).free, kBlocks);
 }
 
+TEST_F(BoundedSteps, EndOfAClientWithManySlotsThatWaitForAStepGoesOn) {
+  hold_all(kFirst);
+  driver_.call(client_, StepScript().truncate(kFirst, 1).at(1, 0));
+  ASSERT_EQ(driver_.engine().waiting_slots(Tier::device, GroupId(0)).size(), kBlocks - 1);
+  driver_.advance(std::chrono::seconds(11));
+  observe([&] { driver_.tick(); });
+  EXPECT_GE(go_on(), kContinuesMin);
+  EXPECT_EQ(driver_.tier(Tier::device).fenced, kBlocks);
+  observe([&] { driver_.input(ClientGone{client_}); });
+  EXPECT_GE(go_on(), kContinuesMin);
+  EXPECT_EQ(driver_.tier(Tier::device).free, kBlocks);
+}
+
+TEST_F(BoundedSteps, EndOfASequenceWithManyReplacedSlotsGoesOn) {
+  const std::vector<Token> prompt = numbered_tokens(1, kBlocks / 2);
+  driver_.admit(client_, kFirst, prompt);
+  driver_.admit(client_, kSecond, prompt);
+  driver_.call(client_, StepScript().publish(kFirst, kBlocks / 2).at(1, 1));
+  driver_.call(client_, StepScript().publish(kSecond, kBlocks / 2).at(2, 2));
+  ASSERT_EQ(driver_.status().counters.rewritten_blocks, kBlocks / 2);
+  send(StepScript().free(kSecond).at(3, 3));
+  EXPECT_GE(go_on(), kContinuesMin / 2);
+  EXPECT_EQ(driver_.tier(Tier::device).free, kBlocks / 2);
+}
+
+TEST_F(BoundedSteps, AcknowledgementOfManyReplacedSlotsGoesOn) {
+  const std::vector<Token> prompt = numbered_tokens(1, kBlocks / 2);
+  driver_.admit(client_, kFirst, prompt);
+  driver_.admit(client_, kSecond, prompt);
+  driver_.call(client_, StepScript().publish(kFirst, kBlocks / 2).at(1, 1));
+  const Reply reply = driver_.call(client_, StepScript().publish(kSecond, kBlocks / 2).at(2, 2));
+  const std::uint32_t version = std::get<StepReply>(reply.body).deltas.back().version;
+  send(StepScript().acknowledge(kSecond, version).at(3, 3));
+  EXPECT_GE(go_on(), kContinuesMin / 2);
+  EXPECT_EQ(driver_.tier(Tier::device).free, kBlocks / 2);
+}
+
 class BoundedStepsWithAHost : public BoundedSteps {
  protected:
   BoundedStepsWithAHost() : BoundedSteps(kBlocks) {}

@@ -115,8 +115,11 @@ void ScriptedTransfers::write(const Pending& transfer, std::size_t block) {
 
 std::vector<ScriptedTransfers::DiskEntry> ScriptedTransfers::disk_index() const {
   std::vector<DiskEntry> entries;
+  entries.reserve(disk_.size());
   for (const auto& [place, entry] : disk_) entries.push_back(entry);
-  std::ranges::stable_sort(entries, {}, [](const DiskEntry& e) { return e.entry.depth; });
+  std::ranges::sort(entries, {}, [](const DiskEntry& found) {
+    return std::pair(found.entry.depth, found.entry.slot);
+  });
   return entries;
 }
 
