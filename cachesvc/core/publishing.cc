@@ -60,7 +60,11 @@ void Engine::State::publish_block(StepJob& job, SequenceState& sequence, BlockId
   const std::uint32_t at = sequence.published_blocks;
   KV_CHECK(sequence.owned[at] != 0);
   if (cache().has_copy(block, Tier::device)) {
-    if (!sequence.accept_rewrite) {
+    // A sequence that was freed meanwhile has no reader of a new table, and its id may be in use
+    // again.
+    const std::uint32_t named = find_sequence(sequence.client, sequence.id);
+    const bool ended = named == kNoIndex || &sequences_[named] != &sequence;
+    if (!sequence.accept_rewrite || ended) {
       ++counters_.duplicate_blocks;
       return;
     }

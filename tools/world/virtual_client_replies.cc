@@ -197,6 +197,7 @@ void VirtualClient::on_item_done(const Item& item) {
     case core::StepOp::truncate: {
       sequence.tokens.resize(item.value);
       sequence.computed = std::min(sequence.computed, item.value);
+      sequence.generated = item.value - std::min(item.value, sequence.prompt_tokens);
       const std::size_t blocks = (item.value + block_tokens() - 1) / block_tokens();
       for (auto& table : sequence.tables) table.resize(std::min(table.size(), blocks));
       break;

@@ -71,7 +71,7 @@ Fingerprint VirtualTiers::prefix_of(const core::PrefixCache& cache, BlockId bloc
   return prefix;
 }
 
-void VirtualTiers::check_residency(const core::Engine& engine, const std::set<Digest>& unrecovered,
+void VirtualTiers::check_residency(const core::Engine& engine, const std::set<Place>& unrecovered,
                                    std::vector<std::string>& problems) {
   if (engine.cache() == nullptr) return;
   const core::PrefixCache& cache = *engine.cache();
@@ -98,8 +98,7 @@ void VirtualTiers::check_residency(const core::Engine& engine, const std::set<Di
     for (const SlotId slot : view.to_slots) arriving.insert({view.group, slot});
   }
   for (const auto& [place, disk_entry] : disk_) {
-    if (arriving.contains(place)) continue;
-    if (unrecovered.contains(disk_entry.entry.key)) continue;
+    if (arriving.contains(place) || unrecovered.contains(place)) continue;
     const BlockId block = cache.find_key(disk_entry.entry.key);
     if (block.is_none() || cache.records().slot(block, place.first, Tier::disk) != place.second) {
       problems.push_back("19: the disk index has an entry in slot " +

@@ -53,7 +53,7 @@ class VirtualTiers {
 
   // Every copy of the records lies where they say, and is right; every disk entry that is not
   // waiting for its recovery is known. Refreshes what resident_tiers() answers.
-  void check_residency(const core::Engine& engine, const std::set<Digest>& unrecovered,
+  void check_residency(const core::Engine& engine, const std::set<Place>& unrecovered,
                        std::vector<std::string>& problems);
   // Tiers that hold this prefix (of group 0) at the last check, as bits.
   [[nodiscard]] std::uint32_t resident_tiers(Fingerprint prefix) const;

@@ -102,12 +102,13 @@ class VirtualWorld {
   VirtualTiers tiers_;
   VirtualLinks links_;
   core::Actions actions_;
-  bool continue_wanted_ = false;
+  bool continue_wanted_ = false;  // by the last step
+  bool was_busy_ = false;         // by the one before: its work goes on in any step
   std::map<std::pair<TimePoint, std::uint64_t>, std::uint64_t> syncs_;  // due, id -> blocks on disk
   std::uint64_t blocks_synced_ = 0;                                     // of the last sync
   std::vector<std::pair<TimePoint, VirtualLinks::Report>> repeats_;     // reports to come again
   std::vector<RecoveryChunk> recovery_;                                 // next chunk last
-  std::set<Digest> unrecovered_;
+  std::set<VirtualTiers::Place> unrecovered_;
   std::set<Digest> durable_keys_;  // on disk with their whole chain when this life began
   std::set<Digest> broken_keys_;
   bool disk_formatted_ = false;

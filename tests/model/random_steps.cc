@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <utility>
+
+#include "tests/model/random_run.h"
+
+namespace kv::model {
+
+std::vector<Token> RandomRun::random_tokens(std::uint64_t count_max) {
+  // Few different tokens, and mostly the first of them: prefixes meet often.
+  std::vector<Token> tokens(1 + prng_.below(count_max));
+  for (Token& token : tokens) token = prng_.chance(5, 6) ? 7 : 8;
+  return tokens;
+}
+
+void RandomRun::open(Client& client) {
+  if (client.sequences().size() >= 5) return;
+  const auto tokens = random_tokens(24);
+  const std::size_t parts = 1 + prng_.below(std::min<std::uint64_t>(3, tokens.size()));
+  const SequenceId sequence{prng_.chance(1, 10) ? 1 : next_sequence_++};
+  if (client.sequences().contains(sequence)) return;
+  note("client " + std::to_string(client.id().value) + " opens " + std::to_string(sequence.value));
+  client.open(sequence, random_weights(), tokens, parts, prng_.chance(1, 10), prng_.chance(4, 5));
+}
+
+void RandomRun::admit(Client& client) {
+  for (auto& [id, sequence] : client.sequences()) {
+    if (sequence.admitted || prng_.chance(1, 3)) continue;
+    note("client " + std::to_string(client.id().value) + " admits " + std::to_string(id.value));
+    client.admit(id, static_cast<std::uint32_t>(prng_.below(9)));
+    return;
+  }
+}
+
+void RandomRun::lookup(Client& client) {
+  note("lookup");
+  client.lookup(random_weights(), random_tokens(30));
+}
+
+void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
+                              std::vector<Client::Item>& items) {
+  const SequenceId id = sequence.id;
+  if (!sequence.ready) {
+    if (!sequence.admitted && prng_.chance(1, 20)) {
+      items.push_back({id, core::StepOp::free, {}, 0, false});
+    }
+    return;
+  }
+  if (!sequence.unacknowledged.empty() && prng_.chance(1, 2)) {
+    items.push_back({id, core::StepOp::acknowledge, {}, sequence.version, false});
+  }
+  const bool whole = sequence.computed == sequence.tokens.size();
+  if (prng_.chance(1, whole ? 8 : 40)) {
+    items.push_back({id, core::StepOp::free, {}, 0, false});
+    return;
+  }
+  if (prng_.chance(1, 25)) {
+    const auto size = static_cast<std::uint32_t>(sequence.tokens.size());
+    const std::uint32_t least = std::max(1U, sequence.published);
+    const auto value = static_cast<std::uint32_t>(least + prng_.below(size - least + 1));
+    items.push_back({id, core::StepOp::truncate, {}, value, false});
+    return;
+  }
+  client.compute(sequence, static_cast<std::uint32_t>(prng_.below(10)));
+  if (sequence.tokens.size() < 40 && prng_.chance(1, 2)) {
+    items.push_back({id, core::StepOp::append, random_tokens(3), 0, false});
+  }
+  if (sequence.computed > sequence.published && prng_.chance(2, 3)) {
+    items.push_back({id, core::StepOp::publish, {}, sequence.computed, false});
+  }
+}
+
+void RandomRun::plan_bad_item(Client& client, std::vector<Client::Item>& items) {
+  const SequenceId unknown{999'999};
+  switch (prng_.below(4)) {
+    case 0:
+      items.push_back({unknown, core::StepOp::append, {1, 2}, 0, true});
+      return;
+    case 1:
+      items.push_back({unknown, core::StepOp::free, {}, 0, true});
+      return;
+    default:
+      break;
+  }
+  for (const auto& [id, sequence] : client.sequences()) {
+    if (!sequence.ready) {
+      if (!sequence.admitted) items.push_back({id, core::StepOp::append, {1, 2}, 0, true});
+      return;
+    }
+    const auto size = static_cast<std::uint32_t>(sequence.tokens.size());
+    const auto op = prng_.chance(1, 2) ? core::StepOp::publish : core::StepOp::truncate;
+    items.push_back({id, op, {}, size + 100, true});
+    return;
+  }
+}
+
+void RandomRun::step(Client& client) {
+  if (client.step_waits()) return;
+  std::vector<Client::Item> items;
+  for (auto& [id, sequence] : client.sequences()) {
+    if (prng_.chance(2, 3)) plan_sequence(client, sequence, items);
+  }
+  if (prng_.chance(1, 20)) plan_bad_item(client, items);
+  if (client.unfinished_steps() > 4) client.complete_steps(2);
+  note("client " + std::to_string(client.id().value) + " steps, " + std::to_string(items.size()) +
+       " items");
+  client.send_step(std::move(items));
+}
+
+void RandomRun::ask_admin(Client& client) {
+  note("admin request");
+  core::Demote demote;
+  switch (prng_.below(5)) {
+    case 0:
+      client.ask(core::Status{});
+      return;
+    case 1:
+      client.ask(core::Tree{});
+      return;
+    case 2:
+      demote.tier = prng_.chance(1, 2) ? Tier::device : Tier::host;
+      client.ask_anything(demote);
+      return;
+    case 3:
+      client.ask_anything(core::Flush{});
+      return;
+    default:
+      client.ask(core::Heartbeat{});
+      return;
+  }
+}
+
+void RandomRun::ask_as_observer(Client& client) {
+  note("an observer asks");
+  core::Admit admit;
+  admit.sequence = SequenceId{1};
+  switch (prng_.below(4)) {
+    case 0:
+      client.ask(core::Status{});
+      return;
+    case 1:
+      client.ask(core::Tree{});
+      return;
+    case 2:
+      client.ask_refused(prng_.chance(1, 2) ? core::InputView(admit)
+                                            : core::InputView(core::Flush{}));
+      return;
+    default:
+      lookup(client);
+      return;
+  }
+}
+
+// Requests that mean nothing: refused, and nothing changes.
+void RandomRun::ask_nonsense(Client& client) {
+  note("nonsense");
+  KvLayout other = world_.layout();
+  other.groups[0].head_dim_k *= 2;
+  core::AttachPool attach;
+  attach.layout = &other;
+  core::Admit admit;
+  admit.sequence = SequenceId{999'999};
+  core::Open open;
+  open.sequence = SequenceId{999'999};
+  open.first = false;
+  const std::vector<Token> tokens = {1, 2, 3};
+  open.tokens = tokens;
+  core::Step step;
+  step.step_seq = 1;
+  step.completed_step = 2;
+  core::Demote demote;
+  demote.tier = Tier::disk;
+  switch (prng_.below(5)) {
+    case 0:
+      client.ask_refused(admit);
+      return;
+    case 1:
+      client.ask_refused(open);
+      return;
+    case 2:
+      client.ask_refused(step);
+      return;
+    case 3:
+      client.ask_refused(demote);
+      return;
+    default:
+      if (world_.engine().cache() != nullptr) client.ask_refused(attach);
+      return;
+  }
+}
+
+}  // namespace kv::model
