@@ -86,6 +86,13 @@ class Demo:
     def control(self, *arguments):
         return program([self.programs / "cachectl", "--dir", self.directory, *arguments, "--json"])
 
+    def wait_until_recovered(self):
+        """The service serves while it reads its disk index; what is not read yet is a miss."""
+        for _ in range(600):
+            if not self.control("status")["recovering"]:
+                return
+        self.failures.append("the disk index was not read in time")
+
     def expect(self, condition, message):
         if not condition:
             self.failures.append(message)
@@ -130,6 +137,7 @@ class Demo:
             self.expect(durable > hit // BLOCK_TOKENS, f"only {durable} blocks are durable")
             service.stop()
             service = Service(self.programs, self.directory)
+            self.wait_until_recovered()
             from_disk = self.generate("service restarted", prompt)
             self.expect_hits(from_disk, "disk", hit)
         finally:
