@@ -24,8 +24,8 @@ def commands(readme):
 def main():
     root, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     script = commands((root / "README.md").read_text())
-    script = script.replace("build/release", str(build)).replace(
-        "tools/demo", f"python3 tools/dev/demo.py {build}")
+    script = re.sub(r"(\$PWD/)?build/release", str(build), script)
+    script = script.replace("tools/demo", f"python3 tools/dev/demo.py {build}")
     # A process group of its own: a service left running by the README ends with the test.
     with tempfile.TemporaryDirectory() as home:
         process = subprocess.Popen(
@@ -33,7 +33,7 @@ def main():
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env={"PATH": os.environ["PATH"], "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"})
         try:
-            output, _ = process.communicate(timeout=240)
+            output, _ = process.communicate(timeout=120)
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)

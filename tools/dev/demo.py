@@ -161,7 +161,7 @@ class Demo:
                 f"{row['tokens_per_s']:>9.0f}")
         for title, name in (("text", "cold"), ("other ending", "shared prefix, other ending")):
             text = next(r["text"] for r in self.rows if r["name"] == name)
-            lines.append(f"\n{title}: …{text.strip()}")
+            lines.append(f"\n{title}: … {text.strip()} …")
         return "\n".join(lines)
 
 
