@@ -10,7 +10,6 @@ struct EngineClock {
   using rep = duration::rep;
   using period = duration::period;
   using time_point = std::chrono::time_point<EngineClock>;
-  static constexpr bool is_steady = true;
 };
 using TimePoint = EngineClock::time_point;
 using Duration = EngineClock::duration;

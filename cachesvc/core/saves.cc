@@ -163,7 +163,8 @@ void Engine::State::finish_save(Move& move) {
       if (move.to == Tier::host && (options_.write_through || flushing)) {
         queue_save(Tier::host, block);
       }
-    } else if (move.outcomes[i] == BlockOutcome::corrupt) {
+    } else if (move.outcomes[i] == BlockOutcome::corrupt && move.from == Tier::host) {
+      // Nothing is verified on the way out of the device: there the word would mean an io error.
       ++counters_.corrupt_blocks[tier_index(move.from)];
       quarantine(block, move.from, move);
     } else if (!written && move.outcomes[i] != BlockOutcome::cancelled) {
