@@ -60,7 +60,7 @@ struct Stories {
 inline runner::Generated cold_run(const std::vector<Token>& prompt, std::uint32_t max_tokens,
                                   std::uint32_t block_tokens = 16,
                                   std::uint32_t chunk_tokens = 512) {
-  ColdSession session(600);
+  ColdSession session(static_cast<std::uint32_t>(prompt.size() + max_tokens) / block_tokens + 2);
   auto generator = Stories::get().generator(
       session, {.block_tokens = block_tokens, .chunk_tokens = chunk_tokens});
   need(generator->add(
