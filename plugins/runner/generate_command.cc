@@ -25,8 +25,8 @@ int failed(const char* what, const Error& error) {
   return 1;
 }
 
-nlohmann::json to_json(const Generated& result, std::size_t prompt_tokens) {
-  nlohmann::json hits;
+nlohmann::ordered_json to_json(const Generated& result, std::size_t prompt_tokens) {
+  nlohmann::ordered_json hits;
   for (std::size_t tier = 0; tier < kTierCount; ++tier) {
     hits[std::string(tier_name(static_cast<Tier>(tier)))] = result.account.hit_tokens[tier];
   }
@@ -43,7 +43,7 @@ void print(const Generated& result, std::size_t prompt_tokens, bool json) {
   if (json) {
     // A model may stop within a character: what is no UTF-8 is replaced, not refused.
     const auto text = to_json(result, prompt_tokens)
-                          .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+                          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     std::printf("%s\n", text.c_str());
     return;
   }
