@@ -85,8 +85,8 @@ struct Admit {
 };
 
 enum class StepOp : std::uint8_t {
-  append,  // tokens [token_offset, +token_count) of the Step follow the sequence's tokens; slots
-           // are granted beyond the reservation where needed
+  append,   // tokens [token_offset, +token_count) of the Step follow the sequence's tokens; slots
+            // are granted beyond the reservation where needed
   publish,  // the first `value` tokens of the sequence hold computed KV: full blocks become visible
   truncate,     // keep the first `value` tokens; not below what was published
   free,         // the sequence ends; published blocks stay cached

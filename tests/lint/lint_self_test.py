@@ -30,7 +30,9 @@ def main():
             root = pathlib.Path(folder)
             (root / "tools/dev/cmake").mkdir(parents=True)
             (root / "tools/dev/cmake/kv_targets.cmake").write_text(EDGES)
-            for top in ("tools", "allocator"):
+            (root / "cachesvc/wire").mkdir(parents=True)
+            (root / "cachesvc/wire/b.cc").write_text('#include "allocator/a.h"\n')
+            for top in ("tools", "allocator", "cachesvc"):
                 (root / top).mkdir(exist_ok=True)
                 (root / top / "README.md").write_text("x\n")
             path = root / name

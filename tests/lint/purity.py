@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Purity by symbols: purity.py ARCHIVE... An allow list of what the pure Release archives may need from
-outside, and of the data they may hold. Anything else (IO, clocks, threads, locks, globals) is a breach."""
+"""Purity by symbols: purity.py ARCHIVE...
+
+An allow list of what the pure Release archives may need from outside, and of the data they may
+hold. Anything else (IO, clocks, threads, locks, globals) is a breach."""
 import re
 import subprocess
 import sys

