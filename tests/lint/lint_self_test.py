@@ -32,7 +32,7 @@ def main():
             (root / "tools/dev/cmake/kv_targets.cmake").write_text(EDGES)
             (root / "cachesvc/wire").mkdir(parents=True)
             (root / "cachesvc/wire/b.cc").write_text('#include "allocator/a.h"\n')
-            for top in ("tools", "allocator", "cachesvc"):
+            for top in ("tools", "allocator", "cachesvc", "cachesvc/wire"):
                 (root / top).mkdir(exist_ok=True)
                 (root / top / "README.md").write_text("x\n")
             path = root / name

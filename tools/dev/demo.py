@@ -157,7 +157,8 @@ class Demo:
             hits = row["hit_tokens"]
             lines.append(
                 f"{row['name']:<32} {row['prompt_tokens']:>6} {hits['device']:>6} "
-                f"{hits['host']:>6} {hits['disk']:>6} {row['computed_tokens']:>8} {row['ttft_ms']:>9.2f} ms "
+                f"{hits['host']:>6} {hits['disk']:>6} {row['computed_tokens']:>8} "
+                f"{row['ttft_ms']:>9.2f} ms "
                 f"{row['tokens_per_s']:>9.0f}")
         for title, name in (("text", "cold"), ("other ending", "shared prefix, other ending")):
             text = next(r["text"] for r in self.rows if r["name"] == name)
