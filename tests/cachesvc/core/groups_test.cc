@@ -1,0 +1,145 @@
+// Several layer groups: a block is a hit when every group has its part.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "tests/cachesvc/core/engine_driver.h"
+
+namespace kv::core {
+namespace {
+
+constexpr SequenceId kFirst(1);
+constexpr BlockOutcome kOk = BlockOutcome::ok;
+
+// Blocks of 128 and of 64 bytes.
+KvLayout two_group_layout() {
+  KvLayout layout = one_group_layout();
+  layout.groups.push_back(layout.groups[0]);
+  layout.groups[1].head_dim_k = 2;
+  layout.groups[1].head_dim_v = 2;
+  return layout;
+}
+
+Engine::Options two_group_options() {
+  Engine::Options options;
+  options.tier_bytes = {std::uint64_t{8} * 192, std::uint64_t{8} * 192, std::uint64_t{8} * 8192, 0};
+  options.write_through = false;
+  return options;
+}
+
+class Groups : public testing::Test {
+ protected:
+  Groups() : driver_(two_group_options()), client_(attach(driver_)) {}
+  static ClientId attach(EngineDriver& driver) {
+    const ClientId client = driver.attach();
+    const KvLayout layout = two_group_layout();
+    EXPECT_EQ(driver.call(client, AttachPool{.header = {}, .layout = &layout}).error.code,
+              ErrorCode::ok);
+    return client;
+  }
+  void demote() {
+    const Reply reply = driver_.call(client_, Demote{.header = {}, .tier = Tier::device});
+    ASSERT_EQ(reply.error.code, ErrorCode::ok);
+    EXPECT_EQ(std::get<DemoteReply>(reply.body).dropped_blocks, 2U);
+  }
+
+  EngineDriver driver_;
+  ClientId client_;
+};
+
+TEST_F(Groups, SaveIsDoneWhenTheTransfersOfAllGroupsAre) {
+  driver_.cache_prompt(client_, numbered_tokens(1, 8));
+  driver_.hold_transfers(true);
+  const RequestId id = driver_.send(client_, Demote{.header = {}, .tier = Tier::device});
+  driver_.settle();
+  const auto& pending = driver_.transfers().pending();
+  ASSERT_EQ(pending.size(), 2U);
+  EXPECT_EQ(pending[0].start.group, GroupId(0));
+  EXPECT_EQ(pending[1].start.group, GroupId(1));
+  EXPECT_NE(pending[0].start.id, pending[1].start.id);
+  EXPECT_EQ(pending[0].blocks.size(), 2U);
+  EXPECT_EQ(pending[1].blocks.size(), 2U);
+  driver_.finish_transfer(1);
+  driver_.settle();
+  EXPECT_EQ(driver_.tier(Tier::host).cached, 0U);
+  EXPECT_EQ(driver_.reply_count(client_, id), 0U);
+  driver_.finish_transfer(0);
+  driver_.settle();
+  EXPECT_EQ(driver_.tier(Tier::host).cached, 2U);
+  EXPECT_EQ(driver_.reply_count(client_, id), 1U);
+}
+
+TEST_F(Groups, BlockOfWhichOneGroupIsCorruptIsNoHit) {
+  driver_.allow_quarantine();
+  driver_.cache_prompt(client_, numbered_tokens(1, 8));
+  demote();
+  driver_.hold_transfers(true);
+  const Reply first = driver_.admit(client_, kFirst, numbered_tokens(1, 9));
+  ASSERT_EQ(first.error.code, ErrorCode::ok);
+  EXPECT_EQ(std::get<AdmitReply>(first.body).account.hit_tokens[1], 8U);
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U);
+  driver_.finish_transfer(0);
+  const std::vector<BlockOutcome> outcomes{kOk, BlockOutcome::corrupt};
+  driver_.finish_transfer(0, outcomes);
+  driver_.settle();
+  ASSERT_EQ(driver_.notices(client_).size(), 1U);
+  EXPECT_EQ(driver_.notices(client_)[0].code, ErrorCode::busy);
+  EXPECT_EQ(driver_.status().counters.corrupt_blocks[1], 1U);
+  EXPECT_EQ(driver_.tier(Tier::device).held, 0U);
+  const Reply again = driver_.call(client_, Admit{.header = {}, .sequence = kFirst});
+  ASSERT_EQ(again.error.code, ErrorCode::ok);
+  EXPECT_TRUE(std::get<AdmitReply>(again.body).ready);
+  EXPECT_EQ(std::get<AdmitReply>(again.body).account.hit_tokens[0], 4U);
+  EXPECT_EQ(std::get<AdmitReply>(again.body).account.computed_tokens, 5U);
+}
+
+class GroupsAfterARestart : public Groups {
+ protected:
+  GroupsAfterARestart() : restarted_(two_group_options()) {
+    driver_.cache_prompt(client_, numbered_tokens(1, 8));
+    const Reply reply = driver_.call(client_, Flush{});
+    EXPECT_EQ(std::get<FlushReply>(reply.body).durable_blocks, 2U);
+    index_ = driver_.transfers().disk_index();
+    EXPECT_EQ(index_.size(), 4U);  // an entry for each group
+  }
+  std::uint64_t hits_after_recovery() {
+    const KvLayout layout = two_group_layout();
+    restarted_.input(DiskFormat{.layout = &layout});
+    std::vector<RecoveredEntry> entries;
+    std::vector<Token> tokens;
+    for (const auto& found : index_) {
+      entries.push_back(found.entry);
+      tokens.insert(tokens.end(), found.tokens.begin(), found.tokens.end());
+    }
+    restarted_.input(Recovered{.entries = entries, .tokens = tokens, .last = true});
+    restarted_.settle();
+    return restarted_.lookup(attach(restarted_), numbered_tokens(1, 9)).hit_tokens_by_tier[2];
+  }
+  EngineDriver restarted_;
+  std::vector<ScriptedTransfers::DiskEntry> index_;
+};
+
+TEST_F(GroupsAfterARestart, BothGroupsOfABlockAreFound) {
+  EXPECT_EQ(hits_after_recovery(), 8U);
+  EXPECT_EQ(restarted_.status().counters.orphaned_blocks, 0U);
+}
+
+TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsNoHit) {
+  ASSERT_EQ(index_.back().entry.depth, 1U);
+  index_.pop_back();
+  EXPECT_EQ(hits_after_recovery(), 4U);
+}
+
+TEST_F(GroupsAfterARestart, ParentThatLacksAGroupRefusesTheChildOfThatGroup) {
+  std::erase_if(index_, [](const auto& found) {
+    return found.entry.depth == 0 && found.entry.group == GroupId(1);
+  });
+  EXPECT_EQ(hits_after_recovery(), 0U);
+  EXPECT_EQ(restarted_.status().counters.orphaned_blocks, 1U);
+  ASSERT_EQ(restarted_.transfers().erases().size(), 1U);
+  EXPECT_EQ(restarted_.transfers().erases()[0].group, GroupId(1));
+  EXPECT_EQ(restarted_.transfers().erases()[0].depth, 1U);
+}
+
+}  // namespace
+}  // namespace kv::core
