@@ -31,7 +31,7 @@ std::string_view remedy(ErrorCode code) {
     case ErrorCode::unavailable:
       return "or name another one with --dir or --endpoint";
     case ErrorCode::deadline:
-      return "it is busy or hung: try again with a longer --timeout";
+      return "it is busy or hung: try again, with a longer --timeout, or restart it";
     case ErrorCode::denied:
       return "run this as the user of the service, or as root";
     case ErrorCode::stale:
