@@ -1,5 +1,7 @@
 // The client's codec against the service's: each side is written alone, so every message goes from
 // one to the other here, with a value of its own in every field.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "cachesvc/wire/codec.h"
@@ -239,7 +241,7 @@ TEST_F(ReplyAgreement, HoldsForAStep) {
   expect_account(step.ended[0].account);
 }
 
-TEST_F(ReplyAgreement, HoldsForWhatAdministratorsRead) {
+TEST_F(ReplyAgreement, HoldsForTheStatus) {
   core::StatusReply in;
   in.tiers[1] = {.slot_bytes = 41,
                  .slots = 42,
@@ -277,7 +279,9 @@ TEST_F(ReplyAgreement, HoldsForWhatAdministratorsRead) {
       status.counters, [](const auto& counter) { return counter.name == "saved_blocks.disk"; });
   ASSERT_NE(saved_to_disk, status.counters.end());
   EXPECT_EQ(saved_to_disk->value, 53U);
+}
 
+TEST_F(ReplyAgreement, HoldsForTheTree) {
   core::TreeReply tree_in;
   tree_in.nodes.resize(2);
   tree_in.nodes[1].parent = 0;
@@ -301,7 +305,9 @@ TEST_F(ReplyAgreement, HoldsForWhatAdministratorsRead) {
   EXPECT_EQ(tree.nodes[1].namespace_digest, tree_in.nodes[1].namespace_digest);
   EXPECT_EQ(tree.nodes[1].last_key, tree_in.nodes[1].last_key);
   EXPECT_TRUE(tree.truncated);
+}
 
+TEST_F(ReplyAgreement, HoldsForLookupDemoteAndFlush) {
   const auto lookup = answer<LookupHits>(core::LookupReply{
       .hit_tokens = 81, .hit_tokens_by_tier = {82, 83, 84, 85}, .known_tokens = 86});
   EXPECT_EQ(lookup.hit_tokens, 81U);
