@@ -100,6 +100,10 @@ Result<Generated> generate(const GenerateCommand& command, const Loaded& loaded,
        .skip_read = command.skip_read}));
   KV_TRY(std::vector<Generated> results, generator->run());
   if (results.front().error.code != ErrorCode::ok) return results.front().error;
+  if (generator->session_error().code != ErrorCode::ok) {
+    (void)failed("the service was lost; generated to the end without it",
+                 generator->session_error());
+  }
   return std::move(results.front());
 }
 

@@ -7,6 +7,10 @@
 namespace kv::runner {
 namespace {
 
+bool loses_service(ErrorCode code) {
+  return code == ErrorCode::stale || code == ErrorCode::unavailable || code == ErrorCode::deadline;
+}
+
 double milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
@@ -110,7 +114,8 @@ std::vector<Generated> Generator::take_results() { return std::exchange(results_
 Result<void> Generator::admit_waiting() {
   while (!waiting_.empty() && running_.size() < options_.running_max) {
     Sequence& sequence = *waiting_.front();
-    const auto admitted = admit_one(sequence);
+    const bool lost = session_error_.code != ErrorCode::ok;
+    const auto admitted = lost ? Result<bool>(session_error_) : admit_one(sequence);
     if (!admitted) {
       fail(sequence, admitted.error());
       abandoned_.push_back(sequence.id);  // after a failed open a part of it may be there
@@ -205,6 +210,11 @@ void Generator::take_logits(std::size_t row, Sequence& sequence) {
 
 // Tells the service what this step computed and sampled, in one message.
 Result<void> Generator::report() {
+  if (session_error_.code != ErrorCode::ok) {
+    ++step_seq_;
+    finish_alone();
+    return {};
+  }
   client::StepRequest request;
   request.step_seq = ++step_seq_;
   request.completed_step = step_seq_;  // a CPU pass is complete when it returns
@@ -229,9 +239,14 @@ Result<void> Generator::report() {
   }
   request.free.insert(request.free.end(), abandoned_.begin(), abandoned_.end());
   abandoned_.clear();
-  KV_TRY(const client::StepOutcome outcome,
-         session_->step(request, client::in(options_.call_timeout)));
-  apply(outcome);
+  const auto outcome = session_->step(request, client::in(options_.call_timeout));
+  if (!outcome && !loses_service(outcome.error().code)) return outcome.error();
+  if (!outcome) {
+    session_error_ = outcome.error();
+    finish_alone();
+    return {};
+  }
+  apply(*outcome);
   return {};
 }
 
@@ -259,6 +274,18 @@ void Generator::apply(const client::StepOutcome& outcome) {
   for (const auto& sequence : running_) {
     if (!sequence->ended || sequence->reported) continue;
     fail(*sequence, {ErrorCode::corrupt, "step: the end of a sequence was not answered", {}});
+  }
+  std::erase_if(running_, [](const auto& sequence) { return sequence->ended; });
+}
+
+// Without the service: hits are those of the admission, the rest is counted here.
+void Generator::finish_alone() {
+  abandoned_.clear();
+  for (const auto& sequence : running_) {
+    if (!sequence->ended || sequence->reported) continue;
+    client::Account account = sequence->result.account;
+    account.generated_tokens = sequence->result.tokens.size();
+    finish(*sequence, account);
   }
   std::erase_if(running_, [](const auto& sequence) { return sequence->ended; });
 }

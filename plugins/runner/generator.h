@@ -71,6 +71,8 @@ class Generator {
   // Ended requests not yet taken, in the order of their end.
   [[nodiscard]] std::vector<Generated> take_results();
 
+  // What lost the service (stale, unavailable, deadline), or ok.
+  [[nodiscard]] const Error& session_error() const { return session_error_; }
   [[nodiscard]] std::uint64_t step_count() const { return step_seq_; }
   [[nodiscard]] const KvLayout& layout() const { return layout_; }
 
@@ -86,6 +88,7 @@ class Generator {
   void take_logits(std::size_t row, Sequence& sequence);
   [[nodiscard]] Result<void> report();
   void apply(const client::StepOutcome& outcome);
+  void finish_alone();
   void abandon(Sequence& sequence, const Error& error);
   void fail(Sequence& sequence, const Error& error);
   void finish(Sequence& sequence, const client::Account& account);
@@ -101,6 +104,7 @@ class Generator {
 
   std::uint32_t next_request_ = 0;
   std::uint64_t step_seq_ = 0;
+  Error session_error_{ErrorCode::ok, {}, {}};
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in the order of admission
   std::vector<SequenceId> abandoned_;               // opened, to be freed with the next step

@@ -128,6 +128,43 @@ TEST(Generator, AnswersThatCannotBeTrueEndARequestNotTheProcess) {
   }
 }
 
+TEST(Generator, WhenTheServiceIsLostWhatRunsGoesOnAndNothingElseIsAdmitted) {
+  class Lost : public ColdSession {
+   public:
+    explicit Lost(ErrorCode code) : ColdSession(64), code_(code) {}
+    Result<client::StepOutcome> step(const client::StepRequest& request,
+                                     client::Deadline deadline) override {
+      if (step_count() == 3) {
+        ++calls_after_;
+        return Error{code_, "gone", {}};
+      }
+      return ColdSession::step(request, deadline);
+    }
+    ErrorCode code_;
+    int calls_after_ = 0;
+  };
+  const auto story = Stories::get().story(0);
+  for (const ErrorCode code : {ErrorCode::unavailable, ErrorCode::stale, ErrorCode::deadline}) {
+    Lost session(code);
+    auto generator = Stories::get().generator(session, {.running_max = 2});
+    for (const std::ptrdiff_t length : {20, 30, 25}) {
+      need(generator->add({.prompt = {story.begin(), story.begin() + length}, .max_tokens = 12}));
+    }
+    const auto results = need(generator->run());
+    ASSERT_EQ(results.size(), 3U);
+    EXPECT_EQ(results[0].tokens, std::vector<Token>(story.begin() + 20, story.begin() + 32));
+    EXPECT_EQ(results[1].tokens, std::vector<Token>(story.begin() + 30, story.begin() + 42));
+    EXPECT_EQ(results[1].account.generated_tokens, 12U);
+    EXPECT_EQ(results[2].error.code, code);
+    EXPECT_EQ(generator->session_error().code, code);
+    EXPECT_EQ(session.calls_after_, 1);
+  }
+  Lost session(ErrorCode::invalid);  // not a loss: our own mistake ends the run
+  auto generator = Stories::get().generator(session, {});
+  need(generator->add({.prompt = {1, 403}, .max_tokens = 12}));
+  EXPECT_EQ(generator->run().error().code, ErrorCode::invalid);
+}
+
 TEST(Generator, APoolThatDoesNotFitTheModelIsRefusedBeforeAnythingIsWritten) {
   class WrongPool : public ColdSession {
    public:
