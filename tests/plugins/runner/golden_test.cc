@@ -50,9 +50,15 @@ TEST(Golden, TheFallbackLoopsGiveTheSameTokensAndNearlyTheSameLogits) {
   auto generator =
       need(runner::Generator::make(stories.model, stories.tokenizer, stories.kernel.kernel(),
                                    runner::GemmBackend::fixed_order, session, {}));
-  need(generator->add({.prompt = prompt, .max_tokens = 60}));
-  const auto results = need(generator->run());
-  EXPECT_EQ(results.front().tokens, std::vector<Token>(wanted.begin(), wanted.begin() + 60));
+  need(
+      generator->add({.prompt = prompt, .max_tokens = 60, .keep_logits = runner::KeepLogits::all}));
+  const auto result = need(generator->run()).front();
+  EXPECT_EQ(result.tokens, std::vector<Token>(wanted.begin(), wanted.begin() + 60));
+  const runner::Generated tiles = cold_run(prompt, 60);
+  ASSERT_EQ(result.logits.size(), tiles.logits.size());
+  for (std::size_t i = 0; i < tiles.logits.size(); ++i) {
+    ASSERT_NEAR(result.logits[i], tiles.logits[i], 1e-4);
+  }
 }
 
 TEST(Golden, GenerationStopsBeforeTheTokenThatEndsAText) {
