@@ -182,6 +182,20 @@ TEST(Admit, BlocksThatItPinsDoNotCountAsEvictable) {
   EXPECT_EQ(driver.tier(Tier::device).evictable, 0U);
 }
 
+TEST(Admit, RefusalForWhatItWouldPinEvictsNothing) {
+  EngineDriver driver(options_with_slots(6, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  const std::vector<Token> prompt = numbered_tokens(1, 12);
+  driver.cache_prompt(client, numbered_tokens(500, 4));   // 1 evictable, the oldest
+  driver.cache_prompt(client, prompt);                    // 3 evictable
+  driver.admit(client, kFirst, numbered_tokens(100, 4));  // 1 held, 1 free
+  // 3 hits and 3 private blocks: free 1 + evictable 4 - 3 pinned.
+  EXPECT_EQ(driver.admit(client, kSecond, continued(prompt, 13), 11).error.code,
+            ErrorCode::exhausted);
+  EXPECT_EQ(driver.status().counters.evicted_blocks[0], 0U);
+  EXPECT_EQ(driver.lookup(client, numbered_tokens(500, 5)).hit_tokens, 4U);
+}
+
 // PERF-11 of the scenarios: look up and pin first, then evict the leaf that is no hit.
 TEST(Admit, SamePromptInAFullPoolEvictsOnlyTheLastBlock) {
   EngineDriver driver(options_with_slots(4, 0, 0));

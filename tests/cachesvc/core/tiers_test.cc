@@ -93,6 +93,36 @@ TEST(WriteThrough, FailedSaveGivesItsSlotBack) {
   EXPECT_EQ(driver.status().counters.saved_blocks[1], 1U);
 }
 
+TEST(WriteThrough, BlockWhoseParentFailedIsNotKeptBelow) {
+  EngineDriver driver(options_with_slots(8, 8, 8));
+  const ClientId client = driver.attach_with_pool();
+  driver.hold_transfers(true);
+  driver.admit(client, kFirst, numbered_tokens(1, 8));
+  driver.step(client, StepScript().publish(kFirst, 8));
+  const std::vector<BlockOutcome> outcomes{BlockOutcome::io_error, kOk};
+  driver.finish_transfer(0, outcomes);
+  driver.settle();
+  EXPECT_EQ(driver.tier(Tier::host).free, 8U);
+  EXPECT_TRUE(driver.transfers().pending().empty());
+  // On the way to the disk its entry is taken out of the index again.
+  driver.call(client, StepScript().free(kFirst).at(2, 2));
+  driver.send(client, Flush{});
+  driver.settle();
+  driver.finish_transfer(0);
+  driver.settle();
+  ASSERT_EQ(driver.transfers().pending().size(), 1U);
+  ASSERT_EQ(driver.transfers().pending()[0].start.to, Tier::disk);
+  const TransferBlock child = driver.transfers().pending()[0].blocks.at(1);
+  driver.finish_transfer(0, outcomes);
+  ASSERT_EQ(driver.transfers().erases().size(), 1U);
+  EXPECT_EQ(driver.transfers().erases()[0].key, child.key);
+  EXPECT_EQ(driver.transfers().erases()[0].slot, child.to_slot);
+  EXPECT_EQ(driver.tier(Tier::disk).free, 8U);
+  driver.hold_transfers(false);
+  driver.settle();
+  EXPECT_EQ(driver.tier(Tier::disk).cached, 2U);
+}
+
 TEST(WriteThrough, DiskWithoutSpaceLeavesTheHostCopy) {
   EngineDriver driver(options_with_slots(8, 8, 8));
   const ClientId client = driver.attach_with_pool();
