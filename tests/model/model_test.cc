@@ -1,5 +1,7 @@
+#include <array>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -10,15 +12,16 @@
 namespace kv::model {
 namespace {
 
+constexpr std::uint64_t kSeedsDefault = 200;
 constexpr std::uint64_t kShards = 4;
-constexpr std::uint32_t kOperations = 300;
+constexpr std::uint32_t kOperations = 600;
 
 std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-std::uint64_t seed_count() { return environment_number("KV_SEEDS", 200); }
+std::uint64_t seed_count() { return environment_number("KV_SEEDS", kSeedsDefault); }
 std::uint64_t seed_first() { return environment_number("KV_SEED_FIRST", 1); }
 
 std::string failure_of(std::uint64_t seed, const RandomRun& run) {
@@ -30,10 +33,43 @@ std::string failure_of(std::uint64_t seed, const RandomRun& run) {
   return text;
 }
 
+// What the runs must have met, or they prove little.
+struct Seen {
+  const char* name;
+  std::uint64_t count;
+};
+std::vector<Seen> seen_of(const core::Counters& counters) {
+  const auto at = [](const std::array<std::uint64_t, kTierCount>& counts, Tier tier) {
+    return counts[tier_index(tier)];
+  };
+  return {{"device hits", at(counters.hit_tokens, Tier::device)},
+          {"host hits", at(counters.hit_tokens, Tier::host)},
+          {"disk hits", at(counters.hit_tokens, Tier::disk)},
+          {"exhausted", counters.exhausted},
+          {"adopted", counters.adopted_blocks},
+          {"rewritten", counters.rewritten_blocks},
+          {"duplicate", counters.duplicate_blocks},
+          {"evicted from device", at(counters.evicted_blocks, Tier::device)},
+          {"evicted from host", at(counters.evicted_blocks, Tier::host)},
+          {"evicted from disk", at(counters.evicted_blocks, Tier::disk)},
+          {"dropped unsaved", counters.dropped_unsaved_blocks},
+          {"corrupt in host", at(counters.corrupt_blocks, Tier::host)},
+          {"corrupt on disk", at(counters.corrupt_blocks, Tier::disk)},
+          {"failed in host", at(counters.failed_blocks, Tier::host)},
+          {"failed on disk", at(counters.failed_blocks, Tier::disk)},
+          {"recovered", counters.recovered_blocks},
+          {"orphaned", counters.orphaned_blocks},
+          {"repeated requests", counters.repeated_requests},
+          {"refused requests", counters.refused_requests},
+          {"expired clients", counters.expired_clients},
+          {"gone clients", counters.gone_clients}};
+}
+
 class RandomOperations : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(RandomOperations, KeepEveryInvariantAndReplayToTheSameActions) {
   std::uint64_t steps = 0;
+  std::vector<Seen> seen = seen_of({});
   for (std::uint64_t i = GetParam(); i < seed_count(); i += kShards) {
     const std::uint64_t seed = seed_first() + i;
     RandomRun run(seed);
@@ -41,6 +77,14 @@ TEST_P(RandomOperations, KeepEveryInvariantAndReplayToTheSameActions) {
     run.run(kOperations);
     steps += run.world().steps();
     ASSERT_TRUE(run.problems().empty()) << failure_of(seed, run);
+    const auto more = seen_of(run.counters());
+    for (std::size_t n = 0; n < seen.size(); ++n) seen[n].count += more[n].count;
+  }
+  for (const Seen& event : seen) {
+    RecordProperty(event.name, std::to_string(event.count));
+    if (seed_count() >= kSeedsDefault) {
+      EXPECT_GT(event.count, 0U) << event.name;
+    }
   }
   RecordProperty("engine_steps", std::to_string(steps));
 }

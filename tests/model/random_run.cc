@@ -1,5 +1,6 @@
 #include "tests/model/random_run.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <utility>
@@ -24,7 +25,7 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
   auto& engine = options.engine;
   const std::uint64_t host_slots = prng.chance(1, 8) ? 0 : 2 + prng.below(19);
   const std::uint64_t disk_slots = prng.chance(1, 8) ? 0 : 2 + prng.below(19);
-  engine.tier_bytes = {(2 + prng.below(19)) * bytes, host_slots * bytes, disk_slots * 4096 * groups,
+  engine.tier_bytes = {(4 + prng.below(17)) * bytes, host_slots * bytes, disk_slots * 4096 * groups,
                        0};
   engine.client_capacity = 64;
   engine.sequence_capacity = static_cast<std::uint32_t>(4 + prng.below(20));
@@ -37,7 +38,7 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
   engine.lease = std::chrono::seconds(1);
   engine.hash_seed = seed;
   engine.write_through = prng.chance(2, 3);
-  if (prng.chance(3, 4)) options.faults = {100, 30, 30, 100, 50};
+  if (prng.chance(3, 4)) options.faults = {100, 50, 60, 100, 50};
   return options;
 }
 
@@ -79,7 +80,7 @@ void RandomRun::operate() {
     restart();
   } else {
     const std::size_t index = prng_.below(clients_.size());
-    if (choice == 25 || (clients_[index]->expired() && prng_.chance(1, 8))) {
+    if (choice == 25 || (clients_[index]->expired() && prng_.chance(1, 2))) {
       drop_client(index, prng_.chance(1, 2));
     } else {
       operate_client(*clients_[index]);
@@ -89,7 +90,7 @@ void RandomRun::operate() {
 }
 
 void RandomRun::operate_time() {
-  if (prng_.chance(9, 10)) {
+  if (prng_.chance(19, 20)) {
     note("time passes");
     world_.pass_time(std::chrono::microseconds(prng_.below(50'000)));
     return;
@@ -111,7 +112,7 @@ void RandomRun::operate_time() {
 void RandomRun::add_client() {
   note("a client attaches");
   const auto role = prng_.chance(1, 10) ? core::ClientRole::observer : core::ClientRole::runner;
-  const std::string tenant = prng_.chance(4, 5) ? "t0" : "t1";
+  const std::string tenant = prng_.chance(9, 10) ? "t0" : "t1";
   clients_.push_back(std::make_unique<Client>(world_, tenant, role));
   if (role == core::ClientRole::runner) clients_.back()->attach_pool();
 }
@@ -146,6 +147,15 @@ void RandomRun::restart() {
   world_.restart();
 }
 
+// Mostly two or three sequences fit the device.
+std::uint64_t RandomRun::prompt_tokens_max() const {
+  const auto& options = world_.options();
+  const std::uint64_t bytes =
+      block_bytes(options.layout, GroupId{0}) * options.layout.groups.size();
+  const std::uint64_t slots = options.engine.tier_bytes[tier_index(Tier::device)] / bytes;
+  return std::max<std::uint64_t>(2, slots * options.layout.block_tokens / 2);
+}
+
 bool RandomRun::has_credit(const Client& client) const {
   return client.outstanding() < world_.options().engine.credits_per_client;
 }
@@ -178,9 +188,9 @@ void RandomRun::operate_client(Client& client) {
     open(client);
   } else if (choice < 48) {
     admit(client);
-  } else if (choice < 85) {
+  } else if (choice < 83) {
     step(client);
-  } else if (choice < 90) {
+  } else if (choice < 87) {
     lookup(client);
   } else if (choice < 95) {
     ask_admin(client);

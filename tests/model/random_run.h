@@ -56,7 +56,8 @@ class RandomRun {
   void ask_as_observer(Client& client);
 
   [[nodiscard]] std::vector<Token> random_tokens(std::uint64_t count_max);
-  [[nodiscard]] std::string random_weights() { return prng_.chance(4, 5) ? "w0" : "w1"; }
+  [[nodiscard]] std::string random_weights() { return prng_.chance(9, 10) ? "w0" : "w1"; }
+  [[nodiscard]] std::uint64_t prompt_tokens_max() const;
   [[nodiscard]] bool has_credit(const Client& client) const;
   void note(const std::string& text);
 

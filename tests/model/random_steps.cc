@@ -5,16 +5,16 @@
 
 namespace kv::model {
 
+// Prefixes meet often: prompts are all alike, but for at most one token somewhere.
 std::vector<Token> RandomRun::random_tokens(std::uint64_t count_max) {
-  // Few different tokens, and mostly the first of them: prefixes meet often.
-  std::vector<Token> tokens(1 + prng_.below(count_max));
-  for (Token& token : tokens) token = prng_.chance(5, 6) ? 7 : 8;
+  std::vector<Token> tokens(1 + prng_.below(count_max), 7);
+  if (prng_.chance(1, 2)) tokens[prng_.below(tokens.size())] = 8;
   return tokens;
 }
 
 void RandomRun::open(Client& client) {
   if (client.sequences().size() >= 5) return;
-  const auto tokens = random_tokens(24);
+  const auto tokens = random_tokens(prompt_tokens_max());
   const std::size_t parts = 1 + prng_.below(std::min<std::uint64_t>(3, tokens.size()));
   const SequenceId sequence{prng_.chance(1, 10) ? 1 : next_sequence_++};
   if (client.sequences().contains(sequence)) return;
@@ -24,9 +24,9 @@ void RandomRun::open(Client& client) {
 
 void RandomRun::admit(Client& client) {
   for (auto& [id, sequence] : client.sequences()) {
-    if (sequence.admitted || prng_.chance(1, 3)) continue;
+    if (sequence.admitted || sequence.admitting || prng_.chance(1, 3)) continue;
     note("client " + std::to_string(client.id().value) + " admits " + std::to_string(id.value));
-    client.admit(id, static_cast<std::uint32_t>(prng_.below(9)));
+    client.admit(id, static_cast<std::uint32_t>(prng_.below(prng_.chance(1, 10) ? 40 : 4)));
     return;
   }
 }
@@ -40,7 +40,7 @@ void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
                               std::vector<Client::Item>& items) {
   const SequenceId id = sequence.id;
   if (!sequence.ready) {
-    if (!sequence.admitted && prng_.chance(1, 20)) {
+    if (!sequence.admitted && !sequence.admitting && prng_.chance(1, 20)) {
       items.push_back({id, core::StepOp::free, {}, 0, false});
     }
     return;
@@ -49,7 +49,7 @@ void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
     items.push_back({id, core::StepOp::acknowledge, {}, sequence.version, false});
   }
   const bool whole = sequence.computed == sequence.tokens.size();
-  if (prng_.chance(1, whole ? 8 : 40)) {
+  if (prng_.chance(1, whole ? 3 : 30)) {
     items.push_back({id, core::StepOp::free, {}, 0, false});
     return;
   }
@@ -61,7 +61,7 @@ void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
     return;
   }
   client.compute(sequence, static_cast<std::uint32_t>(prng_.below(10)));
-  if (sequence.tokens.size() < 40 && prng_.chance(1, 2)) {
+  if (sequence.tokens.size() < 40 && prng_.chance(1, 3)) {
     items.push_back({id, core::StepOp::append, random_tokens(3), 0, false});
   }
   if (sequence.computed > sequence.published && prng_.chance(2, 3)) {
@@ -83,7 +83,8 @@ void RandomRun::plan_bad_item(Client& client, std::vector<Client::Item>& items) 
   }
   for (const auto& [id, sequence] : client.sequences()) {
     if (!sequence.ready) {
-      if (!sequence.admitted) items.push_back({id, core::StepOp::append, {1, 2}, 0, true});
+      if (!sequence.admitted && !sequence.admitting)
+        items.push_back({id, core::StepOp::append, {1, 2}, 0, true});
       return;
     }
     const auto size = static_cast<std::uint32_t>(sequence.tokens.size());

@@ -19,7 +19,10 @@ struct InProcessService::Pending {
   bool sync_ok = false;
 };
 
-InProcessService::InProcessService(const Options& options) : options_(options) { start(); }
+InProcessService::InProcessService(const Options& options) : options_(options) {
+  start();
+  recover();
+}
 InProcessService::~InProcessService() = default;
 
 void InProcessService::start() {
@@ -44,22 +47,47 @@ std::unique_ptr<client::Session> InProcessService::session(std::string_view tena
 }
 
 void InProcessService::open_disk(const KvLayout& layout) {
-  if (options_.engine.tier_bytes[tier_index(Tier::disk)] == 0) return;
-  memory_disk_layout_ = std::make_unique<KvLayout>(layout);
-  executor_.set_disk(&memory_disk_);
+  const std::uint64_t bytes = options_.engine.tier_bytes[tier_index(Tier::disk)];
+  if (bytes == 0) return;
+  if (options_.disk_directory.empty()) {
+    memory_disk_layout_ = layout;
+    executor_.set_disk(&memory_disk_);
+    return;
+  }
+  DiskStore::Options options;
+  options.directory = options_.disk_directory;
+  options.bytes = bytes;
+  auto store = DiskStore::open(options, layout);
+  KV_CHECK(store.has_value());
+  disk_ = std::move(*store);
+  executor_.set_disk(disk_.get());
+}
+
+std::optional<KvLayout> InProcessService::disk_layout() const {
+  if (options_.disk_directory.empty()) return memory_disk_layout_;
+  auto layout = DiskStore::peek(options_.disk_directory);
+  KV_CHECK(layout.has_value());
+  return *layout;
 }
 
 void InProcessService::restart() {
   disk_.reset();
   start();
-  if (memory_disk_layout_ == nullptr) return;
-  const KvLayout layout = *memory_disk_layout_;
-  open_disk(layout);
-  drive(core::DiskFormat{&layout});
+  recover();
+}
+
+// What a service does at its start, when its disk holds something.
+void InProcessService::recover() {
+  if (options_.engine.tier_bytes[tier_index(Tier::disk)] == 0) return;
+  const std::optional<KvLayout> layout = disk_layout();
+  if (!layout) return;
+  open_disk(*layout);
+  BlobStore& store = disk_ != nullptr ? *disk_ : static_cast<BlobStore&>(memory_disk_);
+  drive(core::DiskFormat{&*layout});
   executor_.make_pools(*engine_);
   memory_disk_.restart_scan();
   for (bool last = false; !last;) {
-    auto scanned = memory_disk_.scan_next(core::kRecoveredEntriesMax);
+    auto scanned = store.scan_next(core::kRecoveredEntriesMax);
     KV_CHECK(scanned.has_value());
     last = scanned->empty();
     std::vector<core::RecoveredEntry> entries;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "cachesvc/core/engine.h"
 #include "cachesvc/core/inputs.h"
 #include "tests/support/in_process_executor.h"
+#include "tiering/stores/disk_store.h"
 
 namespace kv::client {
 class Session;
@@ -77,6 +79,8 @@ class InProcessService {
   void carry_out();
   void start();
   void open_disk(const KvLayout& layout);
+  [[nodiscard]] std::optional<KvLayout> disk_layout() const;
+  void recover();
   [[nodiscard]] core::Reply admin_request(core::InputView input);
   [[nodiscard]] core::RequestHeader admin_header();
 
@@ -84,8 +88,8 @@ class InProcessService {
   std::unique_ptr<core::Engine> engine_;
   InProcessExecutor executor_;
   MemoryBlobStore memory_disk_;
-  std::unique_ptr<KvLayout> memory_disk_layout_;
-  std::unique_ptr<BlobStore> disk_;
+  std::optional<KvLayout> memory_disk_layout_;  // once it was written to
+  std::unique_ptr<DiskStore> disk_;
   core::Actions actions_;
   std::vector<Pending> pending_;
   std::map<std::pair<ClientId, RequestId>, core::Reply> replies_;

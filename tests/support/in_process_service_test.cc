@@ -1,10 +1,12 @@
 #include "tests/support/in_process_service.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "plugins/client/session.h"
 
@@ -138,6 +140,29 @@ TEST(InProcessService, KeepsTheBytesOnTheWayThroughHostAndDiskAndARestart) {
   Runner runner(service);
   EXPECT_EQ(runner.run(prompt()).hit_tokens, hits(0, 0, 20));
   EXPECT_EQ(runner.run(prompt()).hit_tokens, hits(20, 0, 0));
+}
+
+// The same with a store of files; the second service is another one on the same directory.
+TEST(InProcessService, ServesFromFilesThatAnEarlierServiceWrote) {
+  const std::filesystem::path directory =
+      std::filesystem::temp_directory_path() /
+      ("kv-in-process-" + std::to_string(::getpid()) + "-" + std::to_string(__LINE__));
+  InProcessService::Options with_files = options();
+  with_files.disk_directory = directory.string();
+  {
+    InProcessService service(with_files);
+    Runner(service).run(prompt());
+    EXPECT_EQ(service.flush().durable_blocks, 5U);
+    service.restart();
+    EXPECT_EQ(service.lookup(fields(), prompt()).hit_tokens_by_tier, hits(0, 0, 20));
+  }
+  {
+    InProcessService service(with_files);
+    Runner runner(service);
+    EXPECT_EQ(runner.run(prompt()).hit_tokens, hits(0, 0, 20));
+    EXPECT_EQ(service.memory_disk().blob_count(), 0U);
+  }
+  std::filesystem::remove_all(directory);
 }
 
 TEST(InProcessService, ForgetsWhatWasNotFlushed) {

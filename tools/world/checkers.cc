@@ -180,7 +180,7 @@ std::vector<std::string> check(const Engine& engine, const Known& known) {
   check_owners(engine, problems);
   check_tables(engine, problems);
   check_tree(engine, known, problems);
-  check_pins(engine, known, problems);
+  check_pins(engine, problems);
   return problems;
 }
 

@@ -22,8 +22,6 @@ struct Known {
   // Keys of blocks that lost a copy to an error at some time: below these a tier need not be
   // prefix-closed. Null: none did.
   const std::set<Digest>* broken_keys = nullptr;
-  // Jobs (demote, flush, long admissions) may hold pins beyond those of sequences and transfers.
-  bool jobs_running = false;
 };
 
 // Empty when all invariants hold; else a line each, starting with the invariant's number.

@@ -171,10 +171,9 @@ class TreeChecker {
 
 class PinChecker {
  public:
-  PinChecker(const core::Engine& engine, const Known& known, std::vector<std::string>& problems)
+  PinChecker(const core::Engine& engine, std::vector<std::string>& problems)
       : engine_(engine),
         cache_(*engine.cache()),
-        known_(known),
         problems_(problems),
         expected_(cache_.records().block_capacity(), 0),
         covered_(cache_.records().block_capacity(), 0) {
@@ -193,7 +192,7 @@ class PinChecker {
         problem("3: " + name_of(block) + " is pinned, but not in the tree");
         continue;
       }
-      if (pins < expected_[b] || (pins > expected_[b] && !known_.jobs_running)) {
+      if (pins != expected_[b]) {
         problem("3: " + name_of(block) + " has " + std::to_string(pins) +
                 " pins, its holders are " + std::to_string(expected_[b]));
       }
@@ -299,7 +298,6 @@ class PinChecker {
 
   const core::Engine& engine_;
   const PrefixCache& cache_;
-  const Known& known_;
   std::vector<std::string>& problems_;
   std::vector<std::uint32_t> expected_;  // pins that have a holder, by block
   std::vector<std::uint8_t> covered_;
@@ -314,9 +312,8 @@ void check_tree(const core::Engine& engine, const Known& known,
   checker.nodes();
 }
 
-void check_pins(const core::Engine& engine, const Known& known,
-                std::vector<std::string>& problems) {
-  PinChecker checker(engine, known, problems);
+void check_pins(const core::Engine& engine, std::vector<std::string>& problems) {
+  PinChecker checker(engine, problems);
   checker.balance();
   checker.cover_gauges();
   checker.transfers();

@@ -12,6 +12,6 @@ namespace kv::world {
 
 // requires (both): engine.cache() is not null.
 void check_tree(const core::Engine& engine, const Known& known, std::vector<std::string>& problems);
-void check_pins(const core::Engine& engine, const Known& known, std::vector<std::string>& problems);
+void check_pins(const core::Engine& engine, std::vector<std::string>& problems);
 
 }  // namespace kv::world

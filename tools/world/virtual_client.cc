@@ -121,12 +121,14 @@ void VirtualClient::open(SequenceId sequence, const std::string& weights,
 }
 
 void VirtualClient::admit(SequenceId sequence, std::uint32_t max_new_tokens) {
-  const Sequence& known = sequences_.at(sequence);
+  Sequence& known = sequences_.at(sequence);
+  known.admitting = true;
   Pending pending;
   pending.kind = Kind::admit;
   pending.sequence = sequence;
   pending.block_count = static_cast<std::uint32_t>(
       (known.tokens.size() + max_new_tokens + block_tokens() - 1) / block_tokens());
+  pending.token_count = known.tokens.size() + max_new_tokens;
   pending.hit_expected = known.skip_read ? 0 : expected_hit(known.start, known.tokens);
   core::Admit request;
   request.sequence = sequence;

@@ -31,7 +31,7 @@ class VirtualClient {
     Fingerprint start = 0;                    // of the namespace
     std::vector<Token> tokens;                // as the service confirmed them
     std::vector<std::vector<SlotId>> tables;  // by group
-    bool admitted = false, loading = false, ready = false;
+    bool admitting = false, admitted = false, loading = false, ready = false;
     bool skip_read = false;
     std::uint32_t version = 0;
     std::vector<std::uint32_t> unacknowledged;  // versions with rewritten entries
@@ -108,7 +108,8 @@ class VirtualClient {
     std::vector<Token> tokens;  // open: those it adds
     Sequence opened;            // open, first part
     bool first = false;
-    std::uint32_t block_count = 0;   // admit: what is needed
+    std::uint32_t block_count = 0;  // admit: what is needed
+    std::uint64_t token_count = 0;
     std::vector<Item> items;         // step
     std::uint64_t hit_expected = 0;  // lookup, admit: by the world's own account
     std::uint64_t sent_at = 0;       // the world's step

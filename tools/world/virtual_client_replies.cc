@@ -23,6 +23,9 @@ void VirtualClient::poll() {
 
 void VirtualClient::on_reply(const Pending& pending, const core::Reply& reply) {
   if (pending.kind == Kind::step) step_waits_ = false;
+  if (pending.kind == Kind::admit && sequences_.contains(pending.sequence)) {
+    sequences_.at(pending.sequence).admitting = false;
+  }
   if (reply.error.code != ErrorCode::ok) {
     on_error(pending, reply);
     return;
@@ -64,7 +67,9 @@ void VirtualClient::on_error(const Pending& pending, const core::Reply& reply) {
   if (pending.kind == Kind::admit) {
     const std::uint32_t slots =
         world_->engine().cache()->pool(Tier::device, GroupId{0}).slot_count();
-    if ((code == ErrorCode::too_large) != (pending.block_count > slots)) {
+    const bool never = pending.block_count > slots ||
+                       pending.token_count > world_->options().engine.sequence_tokens_max;
+    if ((code == ErrorCode::too_large) != never) {
       problem(pending.name + ": admission of " + std::to_string(pending.block_count) +
               " blocks ended as " + std::string(error_name(code)));
     }

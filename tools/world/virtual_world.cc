@@ -103,6 +103,10 @@ void VirtualWorld::deliver_reply(const core::Reply& reply,
                                  const std::optional<RequestName>& current) {
   const RequestName name{reply.client, reply.request};
   if (awaiting_.erase(name) != 0) {
+    if (reply.error.code == ErrorCode::busy) {  // not remembered: the same again may be served
+      replies_[name] = reply;
+      return;
+    }
     reply_digests_[name] = digest_of(reply);
     replies_[name] = reply;
     if (reply.error.code != ErrorCode::ok && reply.body.index() != 0) {
@@ -121,7 +125,8 @@ void VirtualWorld::deliver_reply(const core::Reply& reply,
   } else if (current != name) {
     problem(name_of(reply.client, reply.request) + " was answered twice");
   } else if (reply.error.code != ErrorCode::stale && reply_digests_[name] != digest_of(reply)) {
-    problem(name_of(reply.client, reply.request) + " was repeated and got another reply");
+    problem(name_of(reply.client, reply.request) + " was repeated and got another reply: " +
+            std::string(error_name(reply.error.code)) + " " + std::string(reply.error.reason));
   }
 }
 
@@ -134,7 +139,7 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
   if (refused && !was_busy_ && state_digest(*engine_) != digest_before) {
     problem("7: a refused request of kind " + std::to_string(input.index()) + " changed the state");
   }
-  const Known known{&broken_keys_, true};
+  const Known known{&broken_keys_};
   for (const std::string& text : check(*engine_, known)) problem(text);
   for (const std::string& text : history_.check(*engine_, errors_reported_)) problem(text);
   std::vector<std::string> residency;

@@ -63,7 +63,7 @@ class VirtualWorld {
 
   // --- for checks
   [[nodiscard]] std::vector<std::string> check_drained() const {
-    return world::check_drained(*engine_, {&broken_keys_, false});
+    return world::check_drained(*engine_, {&broken_keys_});
   }
   [[nodiscard]] const core::Engine& engine() const { return *engine_; }
   [[nodiscard]] const Options& options() const { return options_; }

@@ -105,7 +105,7 @@ TEST_F(CheckersTest, FindATierThatIsNotPrefixClosed) {
   cache_->drop_copy(parent, kGroup, Tier::host);
   expect_broken("18");
   const std::set<Digest> broken = {cache_->records().key(parent)};
-  EXPECT_EQ(check(world_.engine(), {&broken, false}), std::vector<std::string>{});
+  EXPECT_EQ(check(world_.engine(), {&broken}), std::vector<std::string>{});
 }
 
 TEST_F(CheckersTest, FindAKeyThatIsNotThatOfItsTokens) {
