@@ -24,7 +24,10 @@ class EventLoop {
   // before the loop, and a descriptor's before the descriptor is closed.
   class Watch {
    public:
+    struct State;  // opaque: what Asio waits on
     Watch() = default;
+    // Shared: a call that is already queued when the Watch ends still looks at it.
+    explicit Watch(std::shared_ptr<State> state);
     Watch(Watch&& other) noexcept = default;
     Watch& operator=(Watch&& other) noexcept;
     Watch(const Watch&) = delete;
@@ -32,10 +35,6 @@ class EventLoop {
     ~Watch();
 
    private:
-    friend class EventLoop;
-    struct State;
-    // Shared: a call that is already queued when the Watch ends still looks at it.
-    explicit Watch(std::shared_ptr<State> state);
     void end();
     std::shared_ptr<State> state_;
   };

@@ -92,7 +92,7 @@ struct Service::State {
   ClientId own_client;
   std::unique_ptr<RouterSocket> router;
   ClientRegistry clients;
-  std::optional<EngineHost> host;
+  std::unique_ptr<EngineHost> host;
   std::unique_ptr<AttachServer> attach;
   EventLoop::Watch requests_watch, completions_watch, tick_watch, signals_watch, end_watch;
   bool is_ending = false;
@@ -161,8 +161,9 @@ void Service::State::start_engine() {
                  {"remedy", "move " + config.dir + "/disk away; this run has no disk tier"}});
     }
   }
-  host.emplace(EngineHost::Parts{loop, log, *router, clients, memory, *completions, copies, disk},
-               EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client});
+  const EngineHost::Parts parts{loop, log, *router, clients, memory, *completions, copies, disk};
+  host = std::make_unique<EngineHost>(
+      parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client});
   if (on_disk) host->recover(*on_disk);
 }
 

@@ -203,15 +203,15 @@ TEST(Config, TheDirectoryFollowsTheSameRuleAsClients) {
   ConfigSources sources;
   EXPECT_EQ(only_problem(sources),
             "error: service.dir: no directory is known: HOME is not set; give --dir DIR\n");
-  sources.environment = {{"HOME", "/srv/kv"}};
-  EXPECT_EQ(load_config(sources).config.dir, "/srv/kv/.cache/cachesvc");
+  sources.environment = {{"HOME", "/users/kv"}};
+  EXPECT_EQ(load_config(sources).config.dir, "/users/kv/.cache/cachesvc");
   sources.environment.emplace_back("XDG_RUNTIME_DIR", "/run/user/7");
   EXPECT_EQ(load_config(sources).config.dir, "/run/user/7/cachesvc");
   sources.environment.emplace_back("CACHESVC_DIR", "/srv/kv");
   EXPECT_EQ(load_config(sources).config.dir, "/srv/kv");
-  sources.working_directory = "/work";
+  sources.working_directory = "/start";
   sources.flags = {{"service.dir", "sub/../kv/"}};
-  EXPECT_EQ(load_config(sources).config.dir, "/srv/kv");
+  EXPECT_EQ(load_config(sources).config.dir, "/start/kv");
 }
 
 TEST(Config, ABrokenFileSaysWhere) {
@@ -266,12 +266,10 @@ TEST(Config, JsonHoldsNumbersAsNumbers) {
   EXPECT_EQ(json["device.bytes"]["type"], "size");
 }
 
-TEST(Config, TheReadmesListEveryKeyAsTheTableDoes) {
-  for (const char* name : {"/README.md", "/cachesvc/shell/README.md"}) {
-    std::ifstream file(std::string(KV_SOURCE_DIR) + name);
-    const std::string readme((std::istreambuf_iterator<char>(file)), {});
-    EXPECT_NE(readme.find(config_as_markdown()), std::string::npos) << name << config_as_markdown();
-  }
+TEST(Config, TheReadmeListsEveryKeyAsTheTableDoes) {
+  std::ifstream file(std::string(KV_SOURCE_DIR) + "/cachesvc/shell/README.md");
+  const std::string readme((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_NE(readme.find(config_as_markdown()), std::string::npos) << config_as_markdown();
 }
 
 }  // namespace

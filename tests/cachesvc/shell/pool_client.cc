@@ -42,7 +42,8 @@ PoolClient::~PoolClient() {
 std::string PoolClient::pattern(std::uint8_t seed) {
   std::string bytes(TestLayout().block_bytes(), '\0');
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    bytes[i] = static_cast<char>(static_cast<std::uint8_t>(seed * 31U + i * 7U + i / 256U));
+    bytes[i] =
+        static_cast<char>(static_cast<std::uint8_t>(std::size_t{seed} * 31 + i * 7 + i / 256));
   }
   return bytes;
 }

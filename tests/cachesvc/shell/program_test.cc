@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cachesvc/shell/commands.h"
 #include "tests/cachesvc/shell/child_process.h"
 #include "tests/cachesvc/shell/pool_client.h"
 #include "tests/cachesvc/shell/temp_dir.h"
@@ -31,6 +32,13 @@ std::vector<std::string> serve(const TempDir& dir) {
 
 std::string ready_line(const TempDir& dir) {
   return "ready endpoint=ipc://" + dir.path() + "/service.sock dir=" + dir.path();
+}
+
+TEST(Program, ExitCodesAreThoseThatScriptsRelyOn) {
+  EXPECT_EQ(shell::kExitOk, 0);
+  EXPECT_EQ(shell::kExitFailed, 1);
+  EXPECT_EQ(shell::kExitUsage, 2);
+  EXPECT_EQ(shell::kExitCheck, 3);
 }
 
 TEST(Program, SaysReadyServesAndEndsCleanlyWhenAsked) {
@@ -56,7 +64,7 @@ TEST(Program, ASecondStartSaysAddressInUseAtOnceAndTheFirstGoesOn) {
   ChildProcess first(serve(dir));
   ASSERT_EQ(first.next_line(), ready_line(dir)) << first.errors();
   ChildProcess second(serve(dir));
-  EXPECT_EQ(second.wait(), 1);
+  EXPECT_EQ(second.wait(), shell::kExitFailed);
   EXPECT_EQ(second.errors(), "error: address in use: another service runs on " + dir.path() +
                                  "; stop it, or give this one another --dir\n");
   TestClient client(dir.path(), false);
@@ -146,7 +154,7 @@ TEST(Program, ARegularFileAtTheSocketsPathIsAnErrorAndStays) {
 TEST(Program, AConfigurationThatCannotBeServedIsUsage) {
   const TempDir dir;
   ChildProcess service(command({"serve", "--dir", dir.path(), "--set", "host.byte=1MiB"}));
-  EXPECT_EQ(service.wait(), 2);
+  EXPECT_EQ(service.wait(), shell::kExitUsage);
   EXPECT_EQ(service.errors(),
             "error: host.byte: unknown key (command line); the nearest key is host.bytes\n");
   EXPECT_EQ(service.rest(), "");
@@ -160,7 +168,7 @@ TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   ChildProcess bad(command({"config", "check", "--dir", dir.path(), "--json"}),
                    {"CACHESVC_DISK__IO=slow"});
   const auto problems = nlohmann::json::parse(bad.rest());
-  EXPECT_EQ(bad.wait(), 3);
+  EXPECT_EQ(bad.wait(), shell::kExitCheck);
   EXPECT_EQ(problems["ok"], false);
   EXPECT_EQ(problems["problems"][0]["key"], "disk.io");
   ChildProcess show(command({"config", "show", "--dir", dir.path(), "--json"}),
@@ -174,9 +182,9 @@ TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
 
 TEST(Program, AnUnknownCommandIsUsageAndVersionIsOneLine) {
   ChildProcess unknown(command({"fly"}));
-  EXPECT_EQ(unknown.wait(), 2);
+  EXPECT_EQ(unknown.wait(), shell::kExitUsage);
   ChildProcess none(command({}));
-  EXPECT_EQ(none.wait(), 2);
+  EXPECT_EQ(none.wait(), shell::kExitUsage);
   ChildProcess version(command({"version"}));
   const std::string line = version.rest();
   EXPECT_EQ(version.wait(), 0);

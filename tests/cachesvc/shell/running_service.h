@@ -21,8 +21,8 @@ namespace kv::tests {
   config.dir = dir;
   config.endpoint = "ipc://" + dir + "/service.sock";
   config.log_level = "off";
-  config.device_bytes = 64 * 1'024;
-  config.host_bytes = 128 * 1'024;
+  config.device_bytes = 65'536;
+  config.host_bytes = 131'072;
   config.disk_bytes = 4 << 20U;
   config.disk_io = "automatic";
   config.lease = std::chrono::seconds(10);

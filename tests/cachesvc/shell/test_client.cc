@@ -170,15 +170,25 @@ void TestClient::keep_notices(const Reply& reply) {
   }
 }
 
-TestClient::Reply TestClient::ask(wire::RequestBody type, const Body& body) {
+std::uint64_t TestClient::send(wire::RequestBody type, const Body& body) {
   flatbuffers::FlatBufferBuilder builder;
   const auto offset = body(builder);
   const wire::Id128 secret(ticket_.secret_a, ticket_.secret_b);
-  const std::uint64_t request = ++request_;
-  wire::FinishRequestBuffer(builder, wire::CreateRequest(builder, ticket_.client, &secret, request,
+  ++request_;
+  wire::FinishRequestBuffer(builder, wire::CreateRequest(builder, ticket_.client, &secret, request_,
                                                          acknowledged_, type, offset));
   const std::uint8_t* const data = builder.GetBufferPointer();
   send_frames({{data, data + builder.GetSize()}});
+  return request_;
+}
+
+void TestClient::send_status() {
+  send(wire::RequestBody::Status,
+       [](auto& builder) { return wire::CreateStatus(builder).Union(); });
+}
+
+TestClient::Reply TestClient::ask(wire::RequestBody type, const Body& body) {
+  const std::uint64_t request = send(type, body);
   const auto deadline = Clock::now() + kPatience;
   while (true) {
     auto reply = receive(std::chrono::milliseconds(left_ms(deadline)));

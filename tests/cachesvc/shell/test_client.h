@@ -121,6 +121,7 @@ class TestClient {
   // 0 when the status has no such counter.
   [[nodiscard]] std::uint64_t counter(const std::string& name);
 
+  void send_status();  // without waiting for the reply
   void send_frames(const std::vector<std::vector<std::uint8_t>>& frames);
   // The next message of the service, whatever it is.
   [[nodiscard]] Reply receive(std::chrono::milliseconds patience = kPatience);
@@ -129,6 +130,7 @@ class TestClient {
 
  private:
   using Body = std::function<flatbuffers::Offset<void>(flatbuffers::FlatBufferBuilder&)>;
+  std::uint64_t send(wire::RequestBody type, const Body& body);  // the request's id
   [[nodiscard]] Reply ask(wire::RequestBody type, const Body& body);
   void keep_notices(const Reply& reply);
   void connect(const std::string& dir);
