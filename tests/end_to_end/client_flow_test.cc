@@ -104,11 +104,11 @@ TEST_F(ServiceTest, BothTiersEmptiedAPrefixComesBackFromDisk) {
 TEST_F(ServiceTest, AFullPoolIsExhaustedAndServesAgainWhenASequenceEnds) {
   ASSERT_NO_FATAL_FAILURE(start_service());
   TestRunner runner(connect());
-  // 1 MiB of 2 KiB blocks: 512 slots.
-  const auto big = runner.begin(SequenceId(1), prompt_of(8, 400 * 16));
+  // 1 MiB of 2 KiB blocks: 512 slots. The sequences have 400, 200 and 513 blocks.
+  const auto big = runner.begin(SequenceId(1), prompt_of(8, 6'400));
   EXPECT_EQ(big.block_count, 400U);
   auto& client = runner.client();
-  const auto prompt = prompt_of(9, 200 * 16);
+  const auto prompt = prompt_of(9, 3'200);
   ASSERT_TRUE(client.open(SequenceId(2), test_namespace(), prompt, {}, in(seconds(20))));
   const auto refused = client.admit(SequenceId(2), 0, in(seconds(20)));
   ASSERT_FALSE(refused);
@@ -118,7 +118,7 @@ TEST_F(ServiceTest, AFullPoolIsExhaustedAndServesAgainWhenASequenceEnds) {
   ASSERT_TRUE(admitted) << admitted.error().reason;
   EXPECT_EQ(admitted->block_count, 200U);
   ASSERT_TRUE(
-      client.open(SequenceId(3), test_namespace(), prompt_of(10, 513 * 16), {}, in(seconds(20))));
+      client.open(SequenceId(3), test_namespace(), prompt_of(10, 8'208), {}, in(seconds(20))));
   EXPECT_EQ(client.admit(SequenceId(3), 0, in(seconds(20))).error().code, ErrorCode::too_large);
 }
 
