@@ -64,7 +64,7 @@ TEST(Admit, MoreThanTheWholePoolIsTooLarge) {
   const Reply refused = driver.admit(client, kFirst, numbered_tokens(1, 16), 1);
   EXPECT_EQ(refused.error.code, ErrorCode::too_large);
   EXPECT_EQ(driver.tier(Tier::device).free, 4U);
-  EXPECT_FALSE(driver.view(client, kFirst)->admitted);
+  EXPECT_FALSE(driver.live(client, kFirst).admitted);
   EXPECT_EQ(driver.call(client, Admit{.header = {}, .sequence = kFirst}).error.code, ErrorCode::ok);
 }
 
@@ -126,10 +126,10 @@ TEST(Admit, TableOfAHitHoldsTheCachedSlots) {
   EXPECT_EQ(driver.tier(Tier::device).held, 1U);
   EXPECT_EQ(driver.tier(Tier::device).cached, 2U);
   EXPECT_EQ(driver.tier(Tier::device).covered, 2U);
-  const auto view = driver.view(client, kSecond);
-  EXPECT_EQ(std::vector<std::uint8_t>(view->owned.begin(), view->owned.end()),
+  const Engine::SequenceView view = driver.live(client, kSecond);
+  EXPECT_EQ(std::vector<std::uint8_t>(view.owned.begin(), view.owned.end()),
             (std::vector<std::uint8_t>{0, 0, 1}));
-  EXPECT_EQ(view->published_blocks, 2U);
+  EXPECT_EQ(view.published_blocks, 2U);
 }
 
 TEST(Admit, SkipReadComputesEverything) {

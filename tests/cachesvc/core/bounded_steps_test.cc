@@ -256,7 +256,7 @@ TEST_F(BoundedStepsWithAHost, LoadOfManyBlocksGoesOn) {
     observe([&] { driver_.finish_transfer(0); });
     go_on();
   }
-  EXPECT_TRUE(driver_.view(client_, kSecond)->admitted);
+  EXPECT_TRUE(driver_.live(client_, kSecond).admitted);
   EXPECT_EQ(driver_.status().counters.loaded_blocks[1], kBlocks - 1);
 }
 

@@ -58,7 +58,7 @@ TEST(Clients, RepeatedOpenGetsTheSameReplyAndNoSecondEffect) {
   driver.send_as(client, id, open);
   EXPECT_EQ(driver.reply_count(client, id), 2U);
   EXPECT_EQ(driver.reply(client, id).error.code, ErrorCode::ok);
-  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 5U);
+  EXPECT_EQ(driver.live(client, kFirst).tokens.size(), 5U);
   EXPECT_EQ(driver.status().counters.repeated_requests, 1U);
 }
 
@@ -89,7 +89,7 @@ TEST(Clients, RepeatedStepAppendsOnce) {
   const RequestId id = driver.send(client, script.at(1, 0));
   driver.send_as(client, id, script.at(1, 0));
   EXPECT_EQ(driver.reply(client, id).error.code, ErrorCode::ok);
-  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 5U);
+  EXPECT_EQ(driver.live(client, kFirst).tokens.size(), 5U);
 }
 
 TEST(Clients, RepetitionOlderThanTheKeptRepliesIsStale) {
@@ -197,8 +197,8 @@ TEST(Clients, SequenceIdsAreTheClientsOwn) {
   EXPECT_EQ(driver.open(one, kFirst, numbered_tokens(1, 4)).error.code, ErrorCode::ok);
   EXPECT_EQ(driver.open(other, kFirst, numbered_tokens(50, 6)).error.code, ErrorCode::ok);
   EXPECT_EQ(driver.open(one, kFirst, numbered_tokens(1, 4)).error.code, ErrorCode::exists);
-  EXPECT_EQ(driver.view(one, kFirst)->tokens.size(), 4U);
-  EXPECT_EQ(driver.view(other, kFirst)->tokens.size(), 6U);
+  EXPECT_EQ(driver.live(one, kFirst).tokens.size(), 4U);
+  EXPECT_EQ(driver.live(other, kFirst).tokens.size(), 6U);
   EXPECT_EQ(driver.call(other, Admit{.header = {}, .sequence = kSecond}).error.code,
             ErrorCode::not_found);
 }

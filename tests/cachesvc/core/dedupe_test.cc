@@ -41,8 +41,8 @@ class Dedupe : public testing::Test {
     return std::get<StepReply>(reply.body);
   }
   std::vector<SlotId> table_of(SequenceId sequence) {
-    const auto view = driver_.view(client_, sequence);
-    return {view->table.begin(), view->table.end()};
+    const Engine::SequenceView view = driver_.live(client_, sequence);
+    return {view.table.begin(), view.table.end()};
   }
 
   EngineDriver driver_;

@@ -198,6 +198,13 @@ std::optional<Engine::SequenceView> EngineDriver::view(ClientId client, Sequence
   return std::nullopt;
 }
 
+Engine::SequenceView EngineDriver::live(ClientId client, SequenceId sequence) {
+  const std::optional<Engine::SequenceView> found = view(client, sequence);
+  if (found.has_value()) return *found;
+  ADD_FAILURE() << "no sequence " << sequence.value << " of client " << client.value;
+  return {};
+}
+
 // ---- facts that hold always
 
 void EngineDriver::check_counts() {

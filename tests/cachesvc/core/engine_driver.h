@@ -106,6 +106,8 @@ class EngineDriver {
   [[nodiscard]] const std::vector<Notice>& notices(ClientId client);
   [[nodiscard]] const Actions& last_actions() const { return actions_; }
   [[nodiscard]] std::optional<Engine::SequenceView> view(ClientId client, SequenceId sequence);
+  // The same of one that must be there: fails the test when it is not.
+  [[nodiscard]] Engine::SequenceView live(ClientId client, SequenceId sequence);
   [[nodiscard]] std::uint32_t format_count() const { return format_count_; }
 
  private:

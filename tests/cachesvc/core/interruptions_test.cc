@@ -64,8 +64,8 @@ TEST_F(Interruptions, IdOfASequenceFreedWhileLoadingCanBeUsedAtOnce) {
   EXPECT_EQ(driver_.open(client_, kFirst, numbered_tokens(500, 4)).error.code, ErrorCode::ok);
   finish_all();
   ASSERT_TRUE(driver_.view(client_, kFirst).has_value());
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 4U);
-  EXPECT_FALSE(driver_.view(client_, kFirst)->admitted);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 4U);
+  EXPECT_FALSE(driver_.live(client_, kFirst).admitted);
 }
 
 TEST_F(Interruptions, FreeOfASequenceThatWaitsForTheLoadOfAnotherAnswersItsAdmit) {
@@ -93,7 +93,7 @@ TEST_F(Interruptions, AdmitAndOpenOfALoadingSequenceAreInvalid) {
                 .error.code,
             ErrorCode::invalid);
   finish_all();
-  EXPECT_TRUE(driver_.view(client_, kFirst)->admitted);
+  EXPECT_TRUE(driver_.live(client_, kFirst).admitted);
 }
 
 TEST_F(Interruptions, OnlyTheNewestNoticesAreKept) {
@@ -162,7 +162,7 @@ TEST_F(Interruptions, SecondAttachOfAClientChangesNothing) {
   driver_.input(ClientAttached{
       .client = client_, .role = ClientRole::observer, .tenant = "tenant", .process_id = 7});
   finish_all();
-  EXPECT_TRUE(driver_.view(client_, kFirst)->admitted);
+  EXPECT_TRUE(driver_.live(client_, kFirst).admitted);
   EXPECT_EQ(driver_.status().clients, 1U);
   EXPECT_EQ(driver_.step(client_, StepScript().free(kFirst)).error.code, ErrorCode::ok);
 }
@@ -197,7 +197,7 @@ TEST(SuspendedStep, NextStepIsBusyUntilItIsDoneAndThenTheSameIdWorks) {
   driver.send_as(client, second, script.at(2, 2));
   driver.settle();
   EXPECT_EQ(driver.reply(client, second).error.code, ErrorCode::ok);
-  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), kBlocks);
+  EXPECT_EQ(driver.live(client, kFirst).tokens.size(), kBlocks);
 }
 
 }  // namespace

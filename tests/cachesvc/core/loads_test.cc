@@ -46,11 +46,10 @@ class Loads : public testing::Test {
   Counters counters() { return driver_.status().counters; }
   // Blocks 0 and 1 of the prompt cannot be loaded any more.
   void expect_opened(SequenceId sequence) {
-    const auto view = driver_.view(client_, sequence);
-    ASSERT_TRUE(view.has_value());
-    EXPECT_FALSE(view->admitted);
-    EXPECT_EQ(view->tokens.size(), 9U);
-    EXPECT_TRUE(view->deepest.is_none());
+    const Engine::SequenceView view = driver_.live(client_, sequence);
+    EXPECT_FALSE(view.admitted);
+    EXPECT_EQ(view.tokens.size(), 9U);
+    EXPECT_TRUE(view.deepest.is_none());
   }
 
   EngineDriver driver_;
@@ -75,7 +74,7 @@ TEST_F(Loads, AdmissionFromTheHostIsReadyWhenTheBlocksAreIn) {
   EXPECT_EQ(load.blocks[1].depth, 1U);
   EXPECT_EQ(load.blocks[1].parent_key, load.blocks[0].key);
   EXPECT_EQ(load.blocks[0].parent_key, load.start.namespace_digest);
-  EXPECT_TRUE(driver_.view(client_, kFirst)->loading);
+  EXPECT_TRUE(driver_.live(client_, kFirst).loading);
   EXPECT_EQ(counters().hit_tokens[1], 0U);
   finish();
   ASSERT_EQ(driver_.notices(client_).size(), 1U);
@@ -88,7 +87,7 @@ TEST_F(Loads, AdmissionFromTheHostIsReadyWhenTheBlocksAreIn) {
   EXPECT_EQ(counters().loaded_blocks[1], 2U);
   EXPECT_EQ(driver_.tier(Tier::device).cached, 2U);
   EXPECT_EQ(driver_.tier(Tier::device).held, 1U);
-  EXPECT_FALSE(driver_.view(client_, kFirst)->loading);
+  EXPECT_FALSE(driver_.live(client_, kFirst).loading);
   EXPECT_EQ(driver_.lookup(client_, numbered_tokens(1, 9)).hit_tokens_by_tier[0], 8U);
 }
 
@@ -131,8 +130,8 @@ TEST_F(Loads, SecondSequenceWaitsForTheLoadOfTheFirst) {
   EXPECT_NE(second.slots[2], first.slots[2]);
   EXPECT_EQ(second.account.computed_tokens, 1U);
   EXPECT_EQ(driver_.transfers().pending().size(), 0U);
-  EXPECT_TRUE(driver_.view(client_, kFirst)->admitted);
-  EXPECT_TRUE(driver_.view(client_, kSecond)->admitted);
+  EXPECT_TRUE(driver_.live(client_, kFirst).admitted);
+  EXPECT_TRUE(driver_.live(client_, kSecond).admitted);
   EXPECT_EQ(counters().loaded_blocks[1], 2U);
   EXPECT_EQ(counters().admissions, 3U);  // the prompt that was cached, and these two
   EXPECT_EQ(driver_.tier(Tier::device).cached, 2U);
@@ -213,7 +212,7 @@ TEST_F(Loads, DeathOfTheLoaderLetsTheWaiterGoOn) {
   driver_.hold_transfers(false);
   driver_.settle();
   ASSERT_EQ(driver_.reply_count(other, id), 1U);
-  EXPECT_TRUE(driver_.view(other, kSecond)->admitted);
+  EXPECT_TRUE(driver_.live(other, kSecond).admitted);
   EXPECT_EQ(driver_.tier(Tier::device).cached, 2U);
   EXPECT_EQ(driver_.tier(Tier::device).held, 1U);
 }

@@ -25,10 +25,9 @@ TEST(Open, TokensAccumulateInOrder) {
   const ClientId client = driver.attach_with_pool();
   driver.open(client, kFirst, numbered_tokens(1, 3));
   EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(4, 6))).error.code, ErrorCode::ok);
-  const auto view = driver.view(client, kFirst);
-  ASSERT_TRUE(view.has_value());
-  EXPECT_EQ(std::vector<Token>(view->tokens.begin(), view->tokens.end()), numbered_tokens(1, 9));
-  EXPECT_FALSE(view->admitted);
+  const Engine::SequenceView view = driver.live(client, kFirst);
+  EXPECT_EQ(std::vector<Token>(view.tokens.begin(), view.tokens.end()), numbered_tokens(1, 9));
+  EXPECT_FALSE(view.admitted);
   EXPECT_EQ(driver.tier(Tier::device).held, 0U);
 }
 
@@ -37,7 +36,7 @@ TEST(Open, FirstOfAKnownIdExistsAndLeavesItAsItWas) {
   const ClientId client = driver.attach_with_pool();
   driver.open(client, kFirst, numbered_tokens(1, 3));
   EXPECT_EQ(driver.open(client, kFirst, numbered_tokens(1, 5)).error.code, ErrorCode::exists);
-  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 3U);
+  EXPECT_EQ(driver.live(client, kFirst).tokens.size(), 3U);
   EXPECT_EQ(driver.status().sequences, 1U);
 }
 
@@ -55,7 +54,7 @@ TEST(Open, MoreTokensAfterAdmissionAreInvalid) {
   driver.admit(client, kFirst, numbered_tokens(1, 3));
   EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(4, 3))).error.code,
             ErrorCode::invalid);
-  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 3U);
+  EXPECT_EQ(driver.live(client, kFirst).tokens.size(), 3U);
 }
 
 TEST(Open, MoreTokensThanASequenceMayHaveAreTooLarge) {
@@ -68,7 +67,7 @@ TEST(Open, MoreTokensThanASequenceMayHaveAreTooLarge) {
   EXPECT_EQ(driver.open(client, kFirst, numbered_tokens(1, 5)).error.code, ErrorCode::ok);
   EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(6, 4))).error.code,
             ErrorCode::too_large);
-  EXPECT_EQ(driver.view(client, kFirst)->tokens.size(), 5U);
+  EXPECT_EQ(driver.live(client, kFirst).tokens.size(), 5U);
   EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(6, 3))).error.code, ErrorCode::ok);
 }
 

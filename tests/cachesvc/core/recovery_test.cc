@@ -195,10 +195,9 @@ TEST(RecoveryIntoASmallHost, LongChainNeverHangsAnAdmission) {
   bool ready = false;
   for (int attempt = 0; attempt < 8 && !ready; ++attempt) {
     ASSERT_EQ(reply.error.code, ErrorCode::ok);
-    const auto view = driver.view(client, kFirst);
-    ASSERT_TRUE(view.has_value());
-    ASSERT_FALSE(view->loading);  // everything was settled
-    ready = view->admitted;
+    const Engine::SequenceView view = driver.live(client, kFirst);
+    ASSERT_FALSE(view.loading);  // everything was settled
+    ready = view.admitted;
     if (!ready) {
       EXPECT_EQ(driver.notices(client).back().code, ErrorCode::busy);
       reply = driver.call(client, Admit{.header = {}, .sequence = kFirst});

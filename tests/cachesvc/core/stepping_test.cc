@@ -40,8 +40,8 @@ TEST_F(Stepping, AppendWithinTheReservationGrantsNothing) {
   EXPECT_TRUE(body_of(reply).deltas.empty());
   EXPECT_TRUE(body_of(reply).slots.empty());
   EXPECT_EQ(driver_.tier(Tier::device).held, 3U);
-  const auto view = driver_.view(client_, kFirst);
-  EXPECT_EQ(std::vector<Token>(view->tokens.begin(), view->tokens.end()), numbered_tokens(1, 12));
+  const Engine::SequenceView view = driver_.live(client_, kFirst);
+  EXPECT_EQ(std::vector<Token>(view.tokens.begin(), view.tokens.end()), numbered_tokens(1, 12));
 }
 
 TEST_F(Stepping, AppendBeyondTheReservationGrantsSlotsAndTellsThem) {
@@ -49,8 +49,8 @@ TEST_F(Stepping, AppendBeyondTheReservationGrantsSlotsAndTellsThem) {
   const Reply reply =
       driver_.step(client_, StepScript().append(kFirst, numbered_tokens(5, 5)));  // 9 tokens
   ASSERT_TRUE(body_of(reply).failures.empty());
-  const auto view = driver_.view(client_, kFirst);
-  ASSERT_EQ(view->block_count, 3U);
+  const Engine::SequenceView view = driver_.live(client_, kFirst);
+  ASSERT_EQ(view.block_count, 3U);
   EXPECT_EQ(driver_.tier(Tier::device).held, 3U);
   std::vector<SlotId> told(3);
   for (const TableDelta& delta : body_of(reply).deltas) {
@@ -61,8 +61,8 @@ TEST_F(Stepping, AppendBeyondTheReservationGrantsSlotsAndTellsThem) {
       told.at(delta.first_block + i) = body_of(reply).slots.at(delta.slot_offset + i);
     }
   }
-  EXPECT_EQ(told[1], view->table[1]);
-  EXPECT_EQ(told[2], view->table[2]);
+  EXPECT_EQ(told[1], view.table[1]);
+  EXPECT_EQ(told[2], view.table[2]);
 }
 
 class SteppingInTwoSlots : public Stepping {
@@ -76,13 +76,13 @@ TEST_F(SteppingInTwoSlots, AppendWithoutASlotFailsAloneAndWorksAfterARelease) {
   StepScript script;
   script.append(kFirst, numbered_tokens(5, 1)).publish(kSecond, 4);
   EXPECT_EQ(failures_of(driver_.step(client_, script)), (Failures{{0, ErrorCode::exhausted}}));
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 4U);
-  EXPECT_EQ(driver_.view(client_, kFirst)->block_count, 1U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 4U);
+  EXPECT_EQ(driver_.live(client_, kFirst).block_count, 1U);
   EXPECT_EQ(driver_.status().counters.published_blocks, 1U);
   driver_.step(client_, StepScript().free(kSecond));
   const Reply granted = driver_.step(client_, StepScript().append(kFirst, numbered_tokens(5, 1)));
   EXPECT_TRUE(body_of(granted).failures.empty());
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 5U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 5U);
   EXPECT_EQ(driver_.status().counters.evicted_blocks[0], 1U);  // the block of the second
 }
 
@@ -105,7 +105,7 @@ TEST_F(Stepping, EachFailureNamesItsItemAndOthersGoOn) {
                                                                   {4, ErrorCode::not_found},
                                                                   {5, ErrorCode::not_found},
                                                                   {6, ErrorCode::not_found}}));
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 6U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 6U);
 }
 
 TEST_F(Stepping, StepNumbersMustRiseAndCompletionMustNotRunAhead) {
@@ -117,7 +117,7 @@ TEST_F(Stepping, StepNumbersMustRiseAndCompletionMustNotRunAhead) {
   EXPECT_EQ(driver_.call(client_, script.at(5, 4)).error.code, ErrorCode::invalid);
   EXPECT_EQ(driver_.call(client_, script.at(4, 4)).error.code, ErrorCode::invalid);
   EXPECT_EQ(driver_.call(client_, script.at(9, 5)).error.code, ErrorCode::ok);  // gaps are fine
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 6U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 6U);
 }
 
 TEST_F(Stepping, OnlyFullBlocksArePublished) {
@@ -128,7 +128,7 @@ TEST_F(Stepping, OnlyFullBlocksArePublished) {
   EXPECT_EQ(driver_.status().counters.published_blocks, 1U);
   EXPECT_EQ(driver_.status().tree_blocks, 1U);
   EXPECT_EQ(hits(numbered_tokens(1, 9)), 4U);
-  EXPECT_EQ(driver_.view(client_, kFirst)->published_blocks, 1U);
+  EXPECT_EQ(driver_.live(client_, kFirst).published_blocks, 1U);
   EXPECT_EQ(driver_.tier(Tier::device).cached, 1U);
   EXPECT_EQ(driver_.tier(Tier::device).held, 1U);
 }
@@ -147,7 +147,7 @@ TEST_F(Stepping, PublishMustNotGoBack) {
   driver_.step(client_, StepScript().publish(kFirst, 8));
   EXPECT_EQ(failures_of(driver_.step(client_, StepScript().publish(kFirst, 4))),
             (Failures{{0, ErrorCode::invalid}}));
-  EXPECT_EQ(driver_.view(client_, kFirst)->published_blocks, 2U);
+  EXPECT_EQ(driver_.live(client_, kFirst).published_blocks, 2U);
 }
 
 TEST_F(Stepping, PublishedBlocksAreHitsOnceTheirStepIsCompleted) {
@@ -176,8 +176,8 @@ TEST_F(Stepping, TruncateGivesBackBlocksWhenTheStepIsCompleted) {
   driver_.admit(client_, kFirst, numbered_tokens(1, 4), 12);  // 4 blocks
   driver_.call(client_, StepScript().append(kFirst, numbered_tokens(5, 6)).at(1, 0));
   driver_.call(client_, StepScript().truncate(kFirst, 5).at(2, 1));
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 5U);
-  EXPECT_EQ(driver_.view(client_, kFirst)->block_count, 2U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 5U);
+  EXPECT_EQ(driver_.live(client_, kFirst).block_count, 2U);
   EXPECT_EQ(driver_.tier(Tier::device).held, 4U);
   EXPECT_EQ(driver_.engine().waiting_slots(Tier::device, GroupId(0)).size(), 2U);
   driver_.call(client_, StepScript().at(3, 1));
@@ -195,7 +195,7 @@ TEST_F(Stepping, TruncateBeyondTheTokensOrIntoThePublishedIsInvalid) {
   EXPECT_EQ(failures_of(driver_.step(client_, StepScript().truncate(kFirst, 7))),
             (Failures{{0, ErrorCode::invalid}}));
   EXPECT_EQ(failures_of(driver_.step(client_, StepScript().truncate(kFirst, 8))), Failures{});
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 8U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 8U);
   EXPECT_EQ(driver_.tier(Tier::device).held, 0U);
 }
 
@@ -240,7 +240,7 @@ TEST_F(Stepping, IdOfAFreedSequenceCanBeUsedAtOnce) {
   EXPECT_EQ(driver_.tier(Tier::device).held, 5U);
   driver_.call(client_, StepScript().at(2, 1));
   EXPECT_EQ(driver_.tier(Tier::device).held, 2U);
-  EXPECT_EQ(driver_.view(client_, kFirst)->tokens.size(), 5U);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 5U);
 }
 
 TEST_F(Stepping, FreeOfACompletedStepReleasesAtOnce) {
