@@ -27,7 +27,7 @@ KvLayout layout() {
 InProcessService::Options options() {
   InProcessService::Options options;
   const std::uint64_t bytes = block_bytes(layout(), GroupId{0});
-  options.engine.tier_bytes = {16 * bytes, 16 * bytes, 16 * 4096, 0};
+  options.engine.tier_bytes = {16 * bytes, 16 * bytes, std::uint64_t{16} * 4096, 0};
   options.engine.write_through = false;
   return options;
 }
