@@ -96,6 +96,18 @@ void VirtualWorld::erase_disk(const core::EraseDisk& erase) {
     return;
   }
   tiers_.disk().erase(found);
+  break_chains(erase.key);
+}
+
+// What hangs below a copy that went bad meanwhile need not be recovered.
+void VirtualWorld::break_chains(const Digest& key) {
+  if (durable_keys_.erase(key) == 0) return;
+  for (auto chunk = recovery_.rbegin(); chunk != recovery_.rend(); ++chunk) {
+    for (const core::RecoveredEntry& entry : chunk->entries) {
+      const bool whole = entry.depth == 0 || durable_keys_.contains(entry.parent_key);
+      if (!whole) durable_keys_.erase(entry.key);
+    }
+  }
 }
 
 // Each request is answered once; the same again when it is repeated, or `stale` when too old.

@@ -86,6 +86,7 @@ class VirtualWorld {
 
   void act(const core::InputView& input);
   void erase_disk(const core::EraseDisk& erase);
+  void break_chains(const Digest& key);
   void deliver_reply(const core::Reply& reply, const std::optional<RequestName>& current);
   void finish_transfer();
   void finish_sync();
