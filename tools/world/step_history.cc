@@ -58,13 +58,29 @@ void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
   const core::PrefixCache& cache = *engine.cache();
   const BlockRecords& records = cache.records();
   const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
+  std::set<Holder> holders;
+  for (std::uint32_t i = 0; i < engine.sequence_count(); ++i) {
+    const auto view = engine.sequence(i);
+    if (!view.deepest.is_none()) holders.insert({view.client.value, view.id.value, view.deepest});
+  }
+  for (std::uint32_t i = 0; i < engine.transfer_count(); ++i) {
+    const auto view = engine.transfer(i);
+    for (const BlockId block : view.blocks) holders.insert({0, view.id.value, block});
+  }
+  std::set<BlockId> held;  // by the same holder before the step and after it
+  for (const Holder& holder : holders) {
+    if (!holders_.contains(holder)) continue;
+    for (BlockId b = std::get<BlockId>(holder); !b.is_none() && held.insert(b).second;) {
+      b = cache.tree().parent(b);
+    }
+  }
+  holders_ = std::move(holders);
   blocks_.resize(records.block_capacity());
   for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
     const BlockId block{b};
     Block now;
     if (cache.tree().contains(block)) {
       now.key = records.key(block);
-      now.covered = cache.is_covered(block);
       for (std::uint32_t g = 0; g < groups; ++g) {
         for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
           now.slots.push_back(records.slot(block, GroupId{g}, static_cast<Tier>(t)));
@@ -72,7 +88,7 @@ void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
       }
     }
     const Block before = std::exchange(blocks_[b], now);
-    if (errors_reported || !before.covered || !now.covered || before.key != now.key) continue;
+    if (errors_reported || !held.contains(block) || before.key != now.key) continue;
     for (std::size_t i = 0; i < before.slots.size(); ++i) {
       if (before.slots[i].is_none() || before.slots[i] == now.slots[i]) continue;
       problems.push_back("4: block " + std::to_string(b) + " was in use and lost a copy");

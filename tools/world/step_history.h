@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "allocator/base/token.h"
@@ -26,9 +28,10 @@ class StepHistory {
     SlotState state;
     std::uint32_t generation;
   };
+  // A sequence or transfer and a block that it pins.
+  using Holder = std::tuple<std::uint64_t, std::uint64_t, BlockId>;
   struct Block {
     Digest key;
-    bool covered = false;
     std::vector<SlotId> slots;  // group-major, by tier
   };
   void check_slots(const core::Engine& engine, std::vector<std::string>& problems);
@@ -36,8 +39,8 @@ class StepHistory {
                     std::vector<std::string>& problems);
 
   std::vector<std::vector<Slot>> slots_[BlockRecords::kSlotTiers];
-  std::vector<Block>
-      blocks_;  // of the last call, by BlockId; covered only where it was in the tree
+  std::vector<Block> blocks_;  // of the last call, by BlockId
+  std::set<Holder> holders_;   // of the last call
   core::Counters counters_;
 };
 
