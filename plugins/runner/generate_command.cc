@@ -96,7 +96,7 @@ Result<Generated> generate(const GenerateCommand& command, const Loaded& loaded,
   KV_TRY_VOID(generator->add(
       {.prompt = std::move(prompt),
        .max_tokens = command.max_tokens,
-       .keep_logits = command.logits_file.empty() ? KeepLogits::none : KeepLogits::first,
+       .keep_logits = command.logits_file.empty() ? KeepLogits::none : KeepLogits::all,
        .skip_read = command.skip_read}));
   KV_TRY(std::vector<Generated> results, generator->run());
   if (results.front().error.code != ErrorCode::ok) return results.front().error;

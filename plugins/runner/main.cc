@@ -15,7 +15,7 @@ constexpr const char* kExamples = R"(Examples:
       --prompt "Once upon a time" --max-tokens 64
   cachesvc-runner generate --model DIR --prompt "" --max-tokens 256 --json
   cachesvc-runner generate --model DIR --prompt-tokens 1,403,407,261,378 --max-tokens 8 \
-      --dir /run/cachesvc --logits first.f32 --json
+      --dir /run/cachesvc --logits logits.f32 --json
 
 Exit codes: 0 ok, 1 failed or unreachable, 2 usage.)";
 
@@ -44,7 +44,7 @@ void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::
       ->check(CLI::Range(0.001, 86'400.0));
   generate.add_option("--kernel", command.kernel_file, "Kernel plug-in (default: the CPU one)");
   generate.add_option("--logits", command.logits_file,
-                      "Write the first generated position's logits here, raw fp32");
+                      "Write the logits of every generated position here, raw fp32");
   generate.add_flag("--skip-read", command.skip_read, "Use no cached block; still publish");
   generate.add_flag("--json", command.json, "Print one JSON object");
   generate.footer(kExamples);

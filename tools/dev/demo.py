@@ -104,7 +104,11 @@ class Demo:
             self.expect(found == wanted, f"{row['name']}: {found} {name} hit tokens, not {wanted}")
 
     def expect_equal(self, row, cold):
-        self.expect(row["logits"] == cold["logits"] and len(row["logits"]) > 0,
+        # Of every generated position, each the whole vocabulary in fp32.
+        vocabulary = json.loads((MODEL / "config.json").read_text())["vocab_size"]
+        self.expect(len(cold["logits"]) == 4 * vocabulary * len(cold["generated_tokens"]),
+                    f"{cold['name']}: not one row of logits for each generated token")
+        self.expect(row["logits"] == cold["logits"],
                     f"{row['name']}: logits differ from the cold run's")
         self.expect(row["generated_tokens"] == cold["generated_tokens"],
                     f"{row['name']}: tokens differ from the cold run's")
