@@ -124,6 +124,7 @@ TEST_F(EngineHostTest, CountsWhatItRefusesAndTheEngineSeesOnlyTheRest) {
 
 TEST_F(EngineHostTest, ManyRequestsAtOnceAreAllAnsweredAcrossTurns) {
   std::vector<tests::AttachConnection::Reply> tickets;
+  tickets.reserve(8);
   for (int i = 0; i < 8; ++i) tickets.push_back(take_in(core::ClientRole::observer));
   {
     // All wait in the socket's queues before the first turn: 8 x 40 > kRequestsPerTurn.

@@ -200,6 +200,7 @@ TEST(Service, AClosedAttachConnectionChangesNothing) {
   client.close_attach();
   TestClient other(dir.path(), false);  // its answer shows that the loop went on
   ASSERT_EQ(other.hello().code(), ErrorCode::ok);
+  EXPECT_NE(other.ticket().client, client.ticket().client);  // equal names, two clients
   EXPECT_EQ(client.status()->body_as_StatusReply()->clients(), 2U);
 }
 
