@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <sys/socket.h>
@@ -18,6 +20,7 @@ namespace {
 constexpr int kBacklog = 64;
 constexpr int kAcceptsPerWake = 16;
 constexpr int kPacketsPerWake = 16;
+constexpr std::chrono::milliseconds kPause(100);
 constexpr std::uint32_t kProtocolVersion = 1;
 
 // <sys/pidfd.h> of this C library does not compile as C++.
@@ -64,10 +67,27 @@ void AttachServer::accept() {
     FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      return;  // EAGAIN; or no descriptor left, and the loop asks again
+      if (errno != EAGAIN) pause();
+      return;
     }
     add_connection(std::move(socket));
   }
+}
+
+// The listener stays readable while no descriptor is left: asking at once again would only burn
+// time.
+void AttachServer::pause() {
+  if (is_worth_logging(++counters_.pauses)) {
+    log_.write(LogLevel::error, "attach_paused",
+               {{"reason", std::generic_category().message(errno)}, {"count", counters_.pauses}});
+  }
+  listener_watch_ = EventLoop::Watch();
+  pause_watch_ = loop_.every(kPause, [this] {
+    auto watch = loop_.when_readable(listener_.get(), [this] { accept(); });
+    if (!watch) return;
+    listener_watch_ = *std::move(watch);
+    pause_watch_ = EventLoop::Watch();
+  });
 }
 
 void AttachServer::add_connection(FileDescriptor socket) {

@@ -49,6 +49,7 @@ class AttachServer {
   };
   struct Counters {
     std::uint64_t entered = 0, denied = 0, malformed = 0, refused_connections = 0;
+    std::uint64_t pauses = 0;  // no descriptor was left to accept with
   };
 
   // Listens, mode 0660. fails: unavailable.
@@ -76,6 +77,7 @@ class AttachServer {
 
   [[nodiscard]] Result<void> listen();
   void accept();
+  void pause();
   void add_connection(FileDescriptor socket);
   void receive(std::uint64_t id);
   enum class Received : std::uint8_t { answered, nothing, end };
@@ -93,7 +95,7 @@ class AttachServer {
   Options options_;
   Counters counters_;
   FileDescriptor listener_;
-  EventLoop::Watch listener_watch_;
+  EventLoop::Watch listener_watch_, pause_watch_;
   std::uint64_t next_connection_ = 1;
   std::unordered_map<std::uint64_t, Connection> connections_;
 };

@@ -4,11 +4,24 @@
 #include <string>
 #include <variant>
 
+#include <sys/resource.h>
+
 #include "cachesvc/shell/commands.h"
 #include "cachesvc/shell/config_show.h"
 #include "cachesvc/shell/service.h"
 
 namespace kv::shell {
+namespace {
+
+// Every client holds two or three descriptors here, and the usual soft limit is 1,024.
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // refused: the attach socket says when it is short
+}
+
+}  // namespace
 
 int serve(const ConfigSources& sources) {
   const LoadedConfig loaded = load_config(sources);
@@ -21,6 +34,7 @@ int serve(const ConfigSources& sources) {
   Service::Options options;
   options.config = loaded.config;
   options.handle_signals = true;
+  raise_file_limit();
   auto made = Service::make(options);
   if (const auto* problem = std::get_if<StartProblem>(&made)) {
     std::fprintf(stderr, "error: %s; %s\n", problem->message.c_str(), problem->remedy.c_str());

@@ -7,13 +7,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "allocator/base/prng.h"
+#include "cachesvc/shell/unix_address.h"
 #include "tests/cachesvc/shell/temp_dir.h"
 #include "tests/cachesvc/shell/test_client.h"
 #include "tiering/stores/host_arena.h"
@@ -213,6 +216,30 @@ TEST_F(AttachServerTest, DescriptorsThatAClientPassesAreNotKept) {
     ASSERT_EQ(connection.receive().code, wire::ErrorCode::invalid);
   }
   EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_F(AttachServerTest, WithoutADescriptorLeftItWaitsAndThenGoesOn) {
+  const FileDescriptor client(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = unix_address(path_);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};  // what is open stays open
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int connected =
+      connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const char byte = 'x';
+  const ssize_t sent = send(client.get(), &byte, 1, MSG_NOSIGNAL);
+  pollfd answer{.fd = client.get(), .events = POLLIN, .revents = 0};
+  const int early = poll(&answer, 1, 150);  // nobody could accept it
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(connected, 0);
+  EXPECT_EQ(sent, 1);
+  EXPECT_EQ(early, 0);
+  EXPECT_EQ(poll(&answer, 1, 10'000), 1);
+  loop_.stop();
+  thread_.join();
+  EXPECT_GE(server_->counters().pauses, 1U);
+  EXPECT_LE(server_->counters().pauses, 100U);  // it did not spin
 }
 
 TEST_F(AttachServerTest, AClientThatSendsAndLeavesDoesNoHarm) {
