@@ -139,6 +139,7 @@ struct Move {
   std::vector<SlotId> from_slots;        // group x block
   std::vector<SlotId> to_slots;          // group x block
   std::vector<std::uint32_t> checksums;  // group x block
+  std::vector<std::uint8_t> written;     // group x block
   std::vector<BlockOutcome> outcomes;    // by block: the worst of its groups
 };
 

@@ -50,6 +50,7 @@ void Engine::State::start(Move& move) {
   move.outstanding = group_count_;
   move.reported.assign(group_count_, 0);
   move.checksums.assign(count * group_count_, 0);
+  move.written.assign(count * group_count_, 0);
   move.outcomes.assign(count, BlockOutcome::ok);
   const PrefixTree& tree = cache().tree();
   const BlockRecords& records = cache().records();
@@ -102,6 +103,7 @@ void Engine::State::on(const TransferDone& input) {
   for (std::size_t i = 0; i < count; ++i) {
     const BlockOutcome outcome = whole ? input.outcomes[i] : BlockOutcome::io_error;
     if (move.outcomes[i] == BlockOutcome::ok) move.outcomes[i] = outcome;
+    move.written[group * count + i] = outcome == BlockOutcome::ok ? 1 : 0;
     if (whole && sums) move.checksums[group * count + i] = input.checksums[i];
   }
   move.reported[group] = 1;

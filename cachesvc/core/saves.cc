@@ -95,6 +95,8 @@ bool Engine::State::build_save(Move& move) {
 Engine::State::SaveSlot Engine::State::add_save(Move& move, BlockId block) {
   // Pinned first: making room must take neither the block nor what it hangs on.
   for (std::uint32_t g = 0; g < group_count_; ++g) cache().pin(block);
+  // What a restart found of only some groups is no copy: the block is saved whole.
+  drop_block_copy(block, move.to);
   const SaveSlot result = make_save_room(move);
   if (result != SaveSlot::taken || !take_slots(move.to)) {
     for (std::uint32_t g = 0; g < group_count_; ++g) cache().unpin(block);
@@ -148,7 +150,8 @@ void Engine::State::finish_save(Move& move) {
         cache().add_copy(block, GroupId(g), move.to, slot);
         continue;
       }
-      if (written && move.to == Tier::disk) {
+      // Another group's part, or the parent's copy, is missing: what the disk has of it goes again.
+      if (move.written[g * count + i] != 0 && move.to == Tier::disk) {
         actions_->erases.push_back({cache().records().key(block), cache().tree().depth(block),
                                     GroupId(g), slot,
                                     cache().pool(Tier::disk, GroupId(g)).generation(slot)});

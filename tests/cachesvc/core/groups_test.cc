@@ -93,6 +93,27 @@ TEST_F(Groups, BlockOfWhichOneGroupIsCorruptIsNoHit) {
   EXPECT_EQ(std::get<AdmitReply>(again.body).account.computed_tokens, 5U);
 }
 
+TEST_F(Groups, PartThatReachedTheDiskGoesAgainWhenTheOtherGroupFailed) {
+  driver_.cache_prompt(client_, numbered_tokens(1, 4));
+  driver_.hold_transfers(true);
+  const RequestId id = driver_.send(client_, Flush{});
+  driver_.settle();
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U);  // device -> host
+  driver_.finish_transfer(0);
+  driver_.finish_transfer(0);
+  driver_.settle();
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U);  // host -> disk
+  ASSERT_EQ(driver_.transfers().pending()[1].start.group, GroupId(1));
+  const std::vector<BlockOutcome> failed{BlockOutcome::io_error};
+  driver_.finish_transfer(1, failed);
+  driver_.finish_transfer(0);
+  driver_.hold_transfers(false);
+  driver_.settle();
+  ASSERT_GE(driver_.transfers().erases().size(), 1U);
+  EXPECT_EQ(driver_.transfers().erases()[0].group, GroupId(0));
+  EXPECT_EQ(driver_.reply_count(client_, id), 1U);
+}
+
 class GroupsAfterARestart : public Groups {
  protected:
   GroupsAfterARestart() : restarted_(two_group_options()) {
@@ -128,6 +149,18 @@ TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsNoHit) {
   ASSERT_EQ(index_.back().entry.depth, 1U);
   index_.pop_back();
   EXPECT_EQ(hits_after_recovery(), 4U);
+}
+
+TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsSavedWhole) {
+  ASSERT_EQ(index_.back().entry.depth, 1U);
+  index_.pop_back();
+  EXPECT_EQ(hits_after_recovery(), 4U);
+  const ClientId client = attach(restarted_);
+  restarted_.cache_prompt(client, numbered_tokens(1, 8));
+  const Reply reply = restarted_.call(client, Flush{});
+  ASSERT_EQ(reply.error.code, ErrorCode::ok);
+  EXPECT_EQ(std::get<FlushReply>(reply.body).durable_blocks, 2U);
+  EXPECT_EQ(std::get<FlushReply>(reply.body).unsaved_blocks, 0U);
 }
 
 TEST_F(GroupsAfterARestart, ParentThatLacksAGroupRefusesTheChildOfThatGroup) {
