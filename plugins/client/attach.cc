@@ -199,4 +199,13 @@ Result<PoolMemory> AttachSocket::device_pool(std::uint64_t bytes, Deadline deadl
   return PoolMemory::map(packet.descriptors[0], bytes, true);
 }
 
+Result<PoolMemory> AttachSocket::host_arena(Deadline deadline) {
+  Packet packet;
+  KV_TRY(const auto answer, exchange(AttachKind::host_arena, false, deadline, packet));
+  if (packet.descriptor_count != 1 || answer.bytes == 0) {
+    return Error{ErrorCode::corrupt, "the service passed no host arena", "arena"};
+  }
+  return PoolMemory::map(packet.descriptors[0], answer.bytes, false);
+}
+
 }  // namespace kv::client

@@ -49,6 +49,8 @@ class AttachSocket {
   // The pool's memory, once AttachPool was answered. fails: as enter, and invalid
   // (PoolMemory::map).
   [[nodiscard]] Result<PoolMemory> device_pool(std::uint64_t bytes, Deadline deadline);
+  // The host tier's memory, for reading only. fails: as device_pool; unavailable without the tier.
+  [[nodiscard]] Result<PoolMemory> host_arena(Deadline deadline);
 
   // For poll: readable or hung up while no call is under way means that the service is gone.
   [[nodiscard]] int descriptor() const { return descriptor_; }

@@ -50,6 +50,12 @@ Result<Pool> Client::attach_pool(const KvLayout& layout, Deadline deadline) {
   return Pool{.memory = memory_.bytes(), .groups = std::move(answer.groups)};
 }
 
+Result<std::span<const std::byte>> Client::attach_arena(Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  KV_TRY(arena_, connection_->host_arena(deadline));
+  return std::span<const std::byte>(arena_.bytes());
+}
+
 Result<void> Client::open(SequenceId sequence, const NamespaceFields& fields,
                           std::span<const Token> tokens, const OpenOptions& options,
                           Deadline deadline) {

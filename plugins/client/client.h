@@ -59,6 +59,10 @@ class Client final : public Session {
 
   // A second call maps the pool anew and ends the first mapping.
   [[nodiscard]] Result<Pool> attach_pool(const KvLayout& layout, Deadline deadline) override;
+  // Maps the host tier's memory for reading: one arena for all clients of this user. Which bytes in
+  // it mean what is the service's knowledge alone. A second call ends the first mapping. fails:
+  // unavailable (the tier is off), deadline.
+  [[nodiscard]] Result<std::span<const std::byte>> attach_arena(Deadline deadline);
   // After an error the sequence may be open with a part of its tokens: free it.
   [[nodiscard]] Result<void> open(SequenceId sequence, const NamespaceFields& fields,
                                   std::span<const Token> tokens, const OpenOptions& options,
@@ -95,6 +99,7 @@ class Client final : public Session {
   Options options_;
   std::unique_ptr<Connection> connection_;  // null after a reattach that failed
   PoolMemory memory_;
+  PoolMemory arena_;
   std::vector<Pool::Group> groups_;  // of the attached pool; empty without one
   std::map<SequenceId, Pending> pending_;
   StepNumbers numbers_;

@@ -213,6 +213,12 @@ Result<PoolMemory> Connection::device_pool(std::uint64_t bytes, Deadline deadlin
   return attach_.device_pool(bytes, deadline);
 }
 
+Result<PoolMemory> Connection::host_arena(Deadline deadline) {
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::attached) return lost_error();
+  return attach_.host_arena(deadline);
+}
+
 void Connection::send_heartbeat() {
   const auto frame = encode(next_request(), HeartbeatMessage{});
   if (frame && socket_.send(*frame)) last_sent_ = Clock::now();

@@ -66,6 +66,7 @@ class Connection {
   void forget(SequenceId sequence);
 
   [[nodiscard]] Result<PoolMemory> device_pool(std::uint64_t bytes, Deadline deadline);
+  [[nodiscard]] Result<PoolMemory> host_arena(Deadline deadline);
 
   [[nodiscard]] const Id128& boot() const { return boot_; }
   [[nodiscard]] ClientId client() const { return client_; }

@@ -1,5 +1,8 @@
 // Cold, warm, shared and demoted prefixes through the client library and the real service.
+#include <cerrno>
+
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "tests/end_to_end/service_fixture.h"
 
@@ -86,6 +89,28 @@ TEST_F(ServiceTest, ADemotedPrefixComesBackFromTheHostTierWithItsBytes) {
   EXPECT_EQ(account.hit_tokens[1], 192U);
   EXPECT_EQ(account.hit_tokens[0], 0U);
   EXPECT_EQ(runner.run(SequenceId(3), prompt).hit_tokens[0], 192U) << "loaded copies stay";
+}
+
+TEST_F(ServiceTest, TheHostArenaCanBeReadButNeverWrittenByAClient) {
+  ASSERT_NO_FATAL_FAILURE(start_service());
+  TestRunner runner(connect());
+  const auto prompt = prompt_of(11, 2 * kBlockTokens + 1);
+  (void)runner.run(SequenceId(1), prompt);
+  ASSERT_TRUE(connect(Client::Role::admin)->demote(Tier::device, in(seconds(30))));
+
+  const auto arena = runner.client().attach_arena(in(seconds(20)));
+  ASSERT_TRUE(arena) << arena.error().reason;
+  EXPECT_EQ(arena->size(), 2U << 20U);  // host.bytes of the fixture
+  const auto first = block_bytes_of(std::span(prompt).first(kBlockTokens));
+  std::size_t found = 0;
+  for (std::size_t at = 0; at + kBlockBytes <= arena->size(); at += kBlockBytes) {
+    if (std::memcmp(arena->data() + at, first.data(), kBlockBytes) == 0) ++found;
+  }
+  EXPECT_EQ(found, 1U) << "the demoted block lies in the arena once";
+  // The mapping cannot be made writable, not even by root.
+  void* const page = const_cast<std::byte*>(arena->data());
+  EXPECT_EQ(mprotect(page, 4'096, PROT_READ | PROT_WRITE), -1);
+  EXPECT_EQ(errno, EACCES);
 }
 
 TEST_F(ServiceTest, BothTiersEmptiedAPrefixComesBackFromDisk) {
