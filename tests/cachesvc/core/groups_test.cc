@@ -136,6 +136,20 @@ class GroupsAfterARestart : public Groups {
     restarted_.settle();
     return restarted_.lookup(attach(restarted_), numbered_tokens(1, 9)).hit_tokens_by_tier[2];
   }
+  void expect_saved_as_a_whole(std::uint32_t depth) {
+    const ClientId client = attach(restarted_);
+    restarted_.cache_prompt(client, numbered_tokens(1, 8));
+    const Reply reply = restarted_.call(client, Flush{});
+    ASSERT_EQ(reply.error.code, ErrorCode::ok);
+    EXPECT_EQ(std::get<FlushReply>(reply.body).durable_blocks, 2U);
+    // The disk of the new Engine's world: what it wrote itself.
+    for (const GroupId group : {GroupId(0), GroupId(1)}) {
+      EXPECT_TRUE(std::ranges::any_of(restarted_.transfers().disk_index(), [&](const auto& found) {
+        return found.entry.depth == depth && found.entry.group == group;
+      }));
+    }
+    EXPECT_EQ(restarted_.lookup(client, numbered_tokens(1, 9)).hit_tokens, 8U);
+  }
   EngineDriver restarted_;
   std::vector<ScriptedTransfers::DiskEntry> index_;
 };
@@ -172,6 +186,21 @@ TEST_F(GroupsAfterARestart, ParentThatLacksAGroupRefusesTheChildOfThatGroup) {
   ASSERT_EQ(restarted_.transfers().erases().size(), 1U);
   EXPECT_EQ(restarted_.transfers().erases()[0].group, GroupId(1));
   EXPECT_EQ(restarted_.transfers().erases()[0].depth, 1U);
+}
+
+TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsSavedAgain) {
+  index_.pop_back();
+  ASSERT_EQ(hits_after_recovery(), 4U);
+  expect_saved_as_a_whole(1);
+}
+
+TEST_F(GroupsAfterARestart, ParentThatLacksAGroupIsSavedAgain) {
+  std::erase_if(index_, [](const auto& found) {
+    return found.entry.depth == 0 && found.entry.group == GroupId(1);
+  });
+  ASSERT_EQ(hits_after_recovery(), 0U);
+  restarted_.allow_quarantine();  // the child's copy of the other group
+  expect_saved_as_a_whole(0);
 }
 
 }  // namespace
