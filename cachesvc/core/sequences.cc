@@ -133,6 +133,7 @@ void Engine::State::finish_ending(std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
   if (sequence.phase == SequencePhase::fencing) {
     sequence.phase = SequencePhase::fenced;
+    waiting_changed_ = true;  // who waited for its loads
     return;
   }
   const bool reopen = sequence.phase == SequencePhase::unwinding;

@@ -195,5 +195,22 @@ TEST_F(LoadUnderWay, LeavesNothingBehindWhenTheLeaseExpired) {
   EXPECT_EQ(std::ranges::count(notices, NoticeKind::sequence_ready, &Notice::kind), 0);
 }
 
+TEST_F(LoadUnderWay, WhoWaitsForItGoesOnWhenTheLeaseExpired) {
+  const ClientId other = driver_.attach_with_pool();
+  driver_.open(other, kFirst, numbered_tokens(1, 9));
+  const RequestId waiting = driver_.send(other, Admit{.header = {}, .sequence = kFirst});
+  driver_.advance(kLease - kMillisecond);
+  driver_.call(other, Heartbeat{});
+  driver_.advance(2 * kMillisecond);
+  driver_.tick();
+  driver_.settle();
+  ASSERT_EQ(driver_.status().counters.expired_clients, 1U);
+  EXPECT_EQ(driver_.reply_count(other, waiting), 0U);  // the load still writes
+  driver_.finish_transfer(0);
+  driver_.settle();
+  ASSERT_EQ(driver_.reply_count(other, waiting), 1U);
+  EXPECT_EQ(driver_.reply(other, waiting).error.code, ErrorCode::ok);
+}
+
 }  // namespace
 }  // namespace kv::core
