@@ -47,8 +47,9 @@ void Engine::State::try_admit(std::uint32_t index) {
   const bool arriving = std::any_of(
       sequence.path.begin(), sequence.path.end(),
       [this](BlockId block) { return cache().records().arriving(block, Tier::device); });
-  if (arriving) {
-    // Another sequence loads a part of it: one load serves both.
+  if (arriving || !admitting_.empty()) {
+    // Another sequence loads a part of it: one load serves both. What an admission that goes on
+    // will load is not known yet, so the next one begins after it.
     sequence.phase = SequencePhase::waiting;
     waiting_.push_back(index);
     return;
@@ -129,6 +130,7 @@ void Engine::State::continue_admission(std::uint32_t index) {
     sequence.account.hit_tokens[tier_index(tier)] += block_tokens_;
   }
   admitting_.erase(std::remove(admitting_.begin(), admitting_.end(), index), admitting_.end());
+  if (!waiting_.empty()) waiting_changed_ = true;
   conclude_admission(index);
 }
 

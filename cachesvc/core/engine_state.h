@@ -61,7 +61,7 @@ struct ClientState {
 enum class SequencePhase : std::uint8_t {
   unused,
   opened,
-  waiting,    // an Admit waits for another sequence's load
+  waiting,    // an Admit waits for another sequence's load, or its admission
   admitting,  // slots accumulate over several steps
   loading,
   admitted,

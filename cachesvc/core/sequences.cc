@@ -66,6 +66,7 @@ void Engine::State::grow_table(SequenceState& sequence, std::uint32_t block_coun
 void Engine::State::begin_ending(std::uint32_t index, SequencePhase phase) {
   SequenceState& sequence = sequences_[index];
   leave(waiting_, index);
+  if (sequence.phase == SequencePhase::admitting) waiting_changed_ = true;
   leave(admitting_, index);
   leave(loading_, index);
   if (phase != SequencePhase::unwinding) detach_sequence(index);

@@ -260,5 +260,35 @@ TEST_F(BoundedStepsWithAHost, LoadOfManyBlocksGoesOn) {
   EXPECT_EQ(driver_.status().counters.loaded_blocks[1], kBlocks - 1);
 }
 
+// Everything of a long prompt lies in the host but what one step can admit.
+class BoundedLoads : public BoundedSteps {
+ protected:
+  BoundedLoads() : BoundedSteps(kBlocks) {
+    driver_.cache_prompt(client_, numbered_tokens(1, kLong));
+    driver_.call(client_, Demote{.header = {}, .tier = Tier::device});
+    driver_.admit(client_, SequenceId(9), numbered_tokens(1, kStepBlocksMax + 101));
+    driver_.settle();
+    driver_.step(client_, StepScript().free(SequenceId(9)));
+    driver_.settle();
+  }
+  static constexpr std::uint32_t kLong = 3'000;
+};
+
+TEST_F(BoundedLoads, TwoLongAdmissionsOfOnePromptLoadItOnce) {
+  ASSERT_EQ(driver_.tier(Tier::device).cached, kStepBlocksMax + 100);
+  const ClientId other = driver_.attach_with_pool(1);
+  driver_.open(client_, kFirst, numbered_tokens(1, kLong + 1));
+  driver_.open(other, kFirst, numbered_tokens(1, kLong + 1));
+  const std::uint64_t loaded = driver_.status().counters.loaded_blocks[1];
+  const RequestId first = driver_.send(client_, Admit{.header = {}, .sequence = kFirst});
+  const RequestId second = driver_.send(other, Admit{.header = {}, .sequence = kFirst});
+  driver_.settle();
+  EXPECT_EQ(driver_.reply(client_, first).error.code, ErrorCode::ok);
+  ASSERT_EQ(driver_.reply(other, second).error.code, ErrorCode::ok);
+  EXPECT_EQ(driver_.status().counters.loaded_blocks[1] - loaded, kLong - kStepBlocksMax - 100);
+  EXPECT_EQ(driver_.tier(Tier::device).cached, kLong);
+  EXPECT_EQ(driver_.tier(Tier::device).held, 2U);
+}
+
 }  // namespace
 }  // namespace kv::core
