@@ -102,8 +102,6 @@ Engine::State::SaveSlot Engine::State::add_save(Move& move, BlockId block) {
     for (std::uint32_t g = 0; g < group_count_; ++g) cache().unpin(block);
     return result == SaveSlot::taken ? SaveSlot::none : result;
   }
-  // What a restart found of some groups only is no copy: it goes, and all are written.
-  drop_block_copy(block, move.to);
   cache().records().set_arriving(block, move.to, true);
   move.blocks.push_back(block);
   move.to_slots.insert(move.to_slots.end(), slots_.begin(), slots_.end());

@@ -188,12 +188,6 @@ TEST_F(GroupsAfterARestart, ParentThatLacksAGroupRefusesTheChildOfThatGroup) {
   EXPECT_EQ(restarted_.transfers().erases()[0].depth, 1U);
 }
 
-TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsSavedAgain) {
-  index_.pop_back();
-  ASSERT_EQ(hits_after_recovery(), 4U);
-  expect_saved_as_a_whole(1);
-}
-
 TEST_F(GroupsAfterARestart, ParentThatLacksAGroupIsSavedAgain) {
   std::erase_if(index_, [](const auto& found) {
     return found.entry.depth == 0 && found.entry.group == GroupId(1);
