@@ -60,6 +60,14 @@ Result<RootId> PrefixTree::open_root(const Digest& digest) {
   return RootId(root);
 }
 
+void PrefixTree::rename_root(RootId root, const Digest& digest) {
+  Root& renamed = roots_[root.value];
+  KV_CHECK(renamed.child_count == 0 && find_root(digest).is_none());
+  root_of_.erase(digest_hash(renamed.digest), root.value);
+  renamed.digest = digest;
+  root_of_.insert(digest_hash(digest), root.value);
+}
+
 const Digest& PrefixTree::namespace_digest(RootId root) const { return roots_[root.value].digest; }
 
 std::uint32_t PrefixTree::root_count() const { return static_cast<std::uint32_t>(roots_.size()); }

@@ -53,6 +53,9 @@ class PrefixTree {
   // The namespace's root, made on first sight. fails: exhausted (root_capacity).
   [[nodiscard]] Result<RootId> open_root(const Digest& namespace_digest);
   [[nodiscard]] RootId find_root(const Digest& namespace_digest) const;  // none() when unknown
+  // An empty root becomes another namespace's: what gave way when open_root was exhausted.
+  // requires: no child, and nobody keeps its RootId; the new namespace has no root.
+  void rename_root(RootId root, const Digest& namespace_digest);
   [[nodiscard]] const Digest& namespace_digest(RootId root) const;
   [[nodiscard]] std::uint32_t root_count() const;
 

@@ -243,6 +243,8 @@ struct Engine::State {
   void on(const AttachPool& input);
   void on(const Open& input);
   void on(const Lookup& input);
+  // The root of a namespace; an empty one that no sequence uses gives way when there are too many.
+  [[nodiscard]] Result<RootId> open_root(const Digest& digest);
   [[nodiscard]] Digest digest_of(const NamespaceFields& fields, const ClientState& client) const;
 
   // --- sequences.cc

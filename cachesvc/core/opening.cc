@@ -80,6 +80,22 @@ void Engine::State::on(const AttachPool& input) {
   reply(*client, input.header.request, std::move(answer));
 }
 
+Result<RootId> Engine::State::open_root(const Digest& digest) {
+  const auto opened = cache().open_root(digest);
+  if (opened || opened.error().code != ErrorCode::exhausted) return opened;
+  const PrefixTree& tree = cache().tree();
+  std::vector<std::uint8_t> used(tree.root_count(), 0);
+  for (const SequenceState& sequence : sequences_) {
+    if (sequence.phase != SequencePhase::unused) used[sequence.root.value] = 1;
+  }
+  for (std::uint32_t root = 0; root < tree.root_count(); ++root) {
+    if (used[root] != 0 || !tree.first_root_child(RootId(root)).is_none()) continue;
+    cache().rename_root(RootId(root), digest);
+    return RootId(root);
+  }
+  return Error{ErrorCode::exhausted, "too many namespaces hold blocks or sequences", "fields"};
+}
+
 Digest Engine::State::digest_of(const NamespaceFields& fields, const ClientState& client) const {
   NamespaceFields whole = fields;
   whole.tenant = client.tenant;
@@ -116,7 +132,7 @@ void Engine::State::on(const Open& input) {
       return;
     }
     const Digest digest = digest_of(*input.fields, *client);
-    const auto root = cache().open_root(digest);
+    const auto root = open_root(digest);
     if (!root) {
       refuse(*client, request, root.error());
       return;

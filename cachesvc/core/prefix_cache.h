@@ -50,6 +50,10 @@ class PrefixCache {
   [[nodiscard]] Result<RootId> open_root(const Digest& namespace_digest) {
     return tree_.open_root(namespace_digest);
   }
+  // requires: as PrefixTree::rename_root.
+  void rename_root(RootId root, const Digest& namespace_digest) {
+    tree_.rename_root(root, namespace_digest);
+  }
 
   // --- match: const, pins nothing.
   struct Match {

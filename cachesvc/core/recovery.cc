@@ -45,7 +45,7 @@ bool Engine::State::recover(const RecoveredEntry& entry, std::span<const Token> 
       return false;
     }
   }
-  const auto root = cache().open_root(entry.namespace_digest);
+  const auto root = open_root(entry.namespace_digest);
   if (!root || (!parent.is_none() && cache().tree().root(parent) != *root)) return false;
   const auto block = cache().insert_pinned(*root, parent, tokens, entry.key, 0);
   if (!block) return false;

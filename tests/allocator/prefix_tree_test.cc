@@ -263,5 +263,20 @@ TEST(PrefixTree, RefusesMoreNamespacesThanItsCapacity) {
   EXPECT_EQ(tree.root_count(), 2U);
 }
 
+TEST(PrefixTree, AnEmptyRootBecomesAnotherNamespaces) {
+  PrefixTree tree({.block_tokens = 1, .block_capacity = 4, .root_capacity = 1});
+  Digest first;
+  Digest second;
+  second.bytes[0] = std::byte{1};
+  const auto root = tree.open_root(first);
+  ASSERT_TRUE(root);
+  EXPECT_EQ(tree.open_root(second).error().code, ErrorCode::exhausted);
+  tree.rename_root(*root, second);
+  EXPECT_TRUE(tree.find_root(first).is_none());
+  EXPECT_EQ(tree.find_root(second), *root);
+  EXPECT_EQ(tree.namespace_digest(*root), second);
+  EXPECT_EQ(tree.root_count(), 1U);
+}
+
 }  // namespace
 }  // namespace kv

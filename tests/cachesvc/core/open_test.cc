@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cachesvc/core/engine_driver.h"
+#include "tests/cachesvc/core/step_script.h"
 
 namespace kv::core {
 namespace {
@@ -55,6 +56,34 @@ TEST(Open, MoreTokensAfterAdmissionAreInvalid) {
   EXPECT_EQ(driver.call(client, more(kFirst, numbered_tokens(4, 3))).error.code,
             ErrorCode::invalid);
   EXPECT_EQ(driver.live(client, kFirst).tokens.size(), 3U);
+}
+
+TEST(Open, NamespaceThatHoldsNothingGivesWayToANewOneWhenThereAreTooMany) {
+  Engine::Options options = options_with_slots(8, 0, 0);
+  options.root_capacity = 2;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach_with_pool();
+  const auto salted = [](std::string_view salt) {
+    NamespaceFields fields;
+    fields.salt = salt;
+    return fields;
+  };
+  const auto open_salted = [&](SequenceId sequence, const NamespaceFields& fields) {
+    const auto tokens = numbered_tokens(1, 4);
+    return driver
+        .call(client, Open{.header = {}, .sequence = sequence, .fields = &fields, .tokens = tokens})
+        .error.code;
+  };
+  // One namespace holds a block, one a sequence.
+  driver.admit(client, kFirst, numbered_tokens(1, 4), 0, salted("kept"));
+  driver.step(client, StepScript().publish(kFirst, 4).free(kFirst));
+  EXPECT_EQ(open_salted(kFirst, salted("open")), ErrorCode::ok);
+  EXPECT_EQ(open_salted(kSecond, salted("third")), ErrorCode::exhausted);
+  driver.step(client, StepScript().free(kFirst));
+  EXPECT_EQ(open_salted(kSecond, salted("third")), ErrorCode::ok);
+  EXPECT_EQ(driver.lookup(client, numbered_tokens(1, 5), salted("kept")).hit_tokens, 4U);
+  EXPECT_EQ(driver.lookup(client, numbered_tokens(1, 5), salted("open")).hit_tokens, 0U);
+  EXPECT_EQ(driver.status().namespaces, 2U);
 }
 
 TEST(Open, MoreTokensThanASequenceMayHaveAreTooLarge) {
