@@ -1,6 +1,8 @@
 #include "tiering/stores/disk_index.h"
 
+#include <cstdarg>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include <rocksdb/cache.h>
@@ -40,6 +42,14 @@ auto guarded(const Action& action) -> decltype(action()) {
   }
 }
 
+// RocksDB's own log file ends the process by an assertion when the disk is full; what its calls
+// answer says enough.
+class NoLog final : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char* /*format*/, va_list /*arguments*/) override {}
+};
+
 rocksdb::Options options_of(rocksdb::Env* environment) {
   constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
   rocksdb::Options options;
@@ -52,9 +62,7 @@ rocksdb::Options options_of(rocksdb::Env* environment) {
   options.paranoid_checks = true;
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   options.avoid_flush_during_shutdown = false;
-  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
-  options.max_log_file_size = kMebibyte;
-  options.keep_log_file_num = 5;
+  options.info_log = std::make_shared<NoLog>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   rocksdb::BlockBasedTableOptions table;

@@ -1,6 +1,9 @@
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "tests/tiering/stores/store_support.h"
@@ -179,6 +182,32 @@ TEST(DiskStore, SkipsErasesAndCountsEntriesThatAreDamaged) {
     ASSERT_EQ(entries.size(), 1U);
     EXPECT_TRUE(same_identity(entries[0].identity, good.identity));
   }
+}
+
+// No file of this process can grow beyond `bytes` from here on: a disk that is full, to RocksDB.
+void fill_the_disk(rlim_t bytes) {
+  (void)std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+TEST(DiskStoreDeathTest, OpensOrRefusesOnAFullDiskButNeverCrashes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const TempDirectory directory;
+  const KvLayout layout = page_layout();
+  {
+    const std::unique_ptr<DiskStore> store = open_store(options_of(directory / "store"), layout);
+    ASSERT_EQ(write_block(*store, make_block(layout, 0, 1)), ErrorCode::ok);
+  }
+  for (const rlim_t bytes : {0, 64, 1'024, 4'096, 65'536}) {
+    const auto open_and_exit = [&] {
+      fill_the_disk(bytes);
+      (void)DiskStore::open(options_of(directory / "store"), layout);
+      std::_Exit(7);
+    };
+    EXPECT_EXIT(open_and_exit(), testing::ExitedWithCode(7), "") << bytes;
+  }
+  EXPECT_EQ(scan_all(*open_store(options_of(directory / "store"), layout)).size(), 1U);
 }
 
 }  // namespace
