@@ -210,5 +210,24 @@ TEST(DiskStoreDeathTest, OpensOrRefusesOnAFullDiskButNeverCrashes) {
   EXPECT_EQ(scan_all(*open_store(options_of(directory / "store"), layout)).size(), 1U);
 }
 
+TEST(DiskStoreDeathTest, ADiskThatFillsUpWhileItServesNeverCrashesIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const KvLayout layout = page_layout();
+  for (const rlim_t bytes : {0, 64, 1'024, 4'096, 65'536}) {
+    const TempDirectory directory;
+    const auto serve_and_exit = [&] {
+      const std::unique_ptr<DiskStore> store = open_store(options_of(directory / "store"), layout);
+      ASSERT_EQ(write_block(*store, make_block(layout, 0, 1)), ErrorCode::ok);
+      fill_the_disk(bytes);
+      for (std::uint32_t i = 1; i < 40; ++i) {
+        (void)write_block(*store, make_block(layout, i % 8, i));
+        if (i % 4 == 0) (void)store->sync();
+      }
+      std::_Exit(read_block(*store, make_block(layout, 0, 1)) == ErrorCode::invalid ? 1 : 7);
+    };
+    EXPECT_EXIT(serve_and_exit(), testing::ExitedWithCode(7), "") << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace kv
