@@ -387,6 +387,7 @@ struct Engine::State {
   std::uint64_t move_serial_ = 0;
   SaveQueue save_to_host_;
   SaveQueue save_to_disk_;
+  bool disk_refuses_ = false;   // the last save to disk that ended failed
   std::vector<BlockId> chain_;  // scratch of saves
   std::vector<SlotId> slots_;   // scratch of take_slots
   std::vector<BlockId> path_;   // scratch of match

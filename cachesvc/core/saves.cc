@@ -74,6 +74,8 @@ bool Engine::State::build_save(Move& move) {
       possible = cache().has_copy(block, move.from) && chain_.size() < kStepBlocksMax;
       chain_.push_back(block);
     }
+    // Each block is tried once then, not with every block below it; a flush finds what is missing.
+    if (move.to == Tier::disk && disk_refuses_ && chain_.size() > 1) possible = false;
     if (!possible || chain_.empty()) {
       queue.pop();
       continue;
@@ -158,6 +160,7 @@ void Engine::State::finish_save(Move& move) {
       }
       cache().release_slot(move.to, GroupId(g), slot);
     }
+    if (written && move.to == Tier::disk) disk_refuses_ = false;
     if (written && closed) {
       ++counters_.saved_blocks[tier_index(move.to)];
       // A flush goes on to the disk at once: a small host gives the block up for the next one.
@@ -172,6 +175,7 @@ void Engine::State::finish_save(Move& move) {
       quarantine(block, move.from, move);
     } else if (!written && move.outcomes[i] != BlockOutcome::cancelled) {
       ++counters_.failed_blocks[tier_index(move.to)];
+      if (move.to == Tier::disk) disk_refuses_ = true;
     }
   }
 }

@@ -332,5 +332,56 @@ TEST(Flushing, BlocksThatTheDiskCannotHoldAreUnsaved) {
   EXPECT_EQ(driver.tier(Tier::disk).cached, 2U);
 }
 
+// A disk that takes nothing; what goes to the host arrives.
+void settle_without_the_disk(EngineDriver& driver, BlockOutcome outcome) {
+  driver.settle();
+  while (!driver.transfers().pending().empty()) {
+    const ScriptedTransfers::Pending& next = driver.transfers().pending()[0];
+    const bool to_disk = next.start.to == Tier::disk;
+    const std::vector<BlockOutcome> outcomes(next.blocks.size(), to_disk ? outcome : kOk);
+    driver.finish_transfer(0, outcomes);
+    driver.settle();
+  }
+}
+
+class DiskThatTakesNothing : public testing::TestWithParam<BlockOutcome> {
+ protected:
+  static constexpr std::uint32_t kBlocks = 20;
+  DiskThatTakesNothing() : driver_(options_with_slots(32, 32, 32)) {
+    client_ = driver_.attach_with_pool();
+    driver_.hold_transfers(true);
+    driver_.admit(client_, kFirst, numbered_tokens(1, kBlocks * 4));
+    for (std::uint32_t i = 1; i <= kBlocks; ++i) {
+      driver_.step(client_, StepScript().publish(kFirst, i * 4));
+      settle_without_the_disk(driver_, GetParam());
+    }
+    driver_.step(client_, StepScript().free(kFirst));
+  }
+  EngineDriver driver_;
+  ClientId client_;
+};
+
+TEST_P(DiskThatTakesNothing, IsNotAskedAgainForAllAncestorsOfEveryBlock) {
+  EXPECT_EQ(driver_.tier(Tier::host).cached, kBlocks);
+  EXPECT_GE(driver_.status().counters.failed_blocks[2], 1U);
+  EXPECT_LE(driver_.status().counters.failed_blocks[2], kBlocks);
+  const std::uint64_t before = driver_.status().counters.failed_blocks[2];
+  const RequestId id = driver_.send(client_, Flush{});
+  settle_without_the_disk(driver_, GetParam());
+  expect_flushed(driver_.reply(client_, id), 0, kBlocks);
+  EXPECT_LE(driver_.status().counters.failed_blocks[2] - before, 2 * kBlocks);
+}
+
+TEST_P(DiskThatTakesNothing, GetsEverythingByAFlushOnceItTakesAgain) {
+  driver_.hold_transfers(false);
+  expect_flushed(driver_.call(client_, Flush{}), kBlocks, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Outcomes, DiskThatTakesNothing,
+                         testing::Values(BlockOutcome::no_space, BlockOutcome::io_error),
+                         [](const auto& outcome) {
+                           return outcome.param == BlockOutcome::no_space ? "Full" : "Broken";
+                         });
+
 }  // namespace
 }  // namespace kv::core
