@@ -15,6 +15,10 @@ void Engine::State::on(const Admit& input) {
     return;
   }
   SequenceState& sequence = sequences_[index];
+  if (sequence.phase == SequencePhase::unwinding) {
+    refuse(*client, request, kBeingUndone);
+    return;
+  }
   if (sequence.phase != SequencePhase::opened || sequence.tokens.empty()) {
     const bool empty = sequence.phase == SequencePhase::opened;
     refuse(*client, request,

@@ -23,6 +23,9 @@ inline constexpr std::uint64_t kKeptReplySlotsMax = 262'144;
 // Host slots kept free of saves, so that a load from disk can always land: a quarter, at most this.
 inline constexpr std::uint32_t kLandingSlotsMax = 64;
 
+inline constexpr Error kBeingUndone{ErrorCode::busy, "the admission before is still being undone",
+                                    "sequence"};
+
 // Something of a client that takes effect when its step is completed on the device.
 struct FenceEntry {
   enum class Kind : std::uint8_t { release, publish, end };

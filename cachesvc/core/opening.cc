@@ -146,6 +146,9 @@ void Engine::State::on(const Open& input) {
   } else if (index == kNoIndex) {
     refuse(*client, request, {ErrorCode::not_found, "no such sequence is open", "sequence"});
     return;
+  } else if (sequences_[index].phase == SequencePhase::unwinding) {
+    refuse(*client, request, kBeingUndone);
+    return;
   } else if (sequences_[index].phase != SequencePhase::opened) {
     refuse(*client, request, {ErrorCode::invalid, "the sequence is admitted already", "sequence"});
     return;

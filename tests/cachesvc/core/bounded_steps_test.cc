@@ -260,6 +260,30 @@ TEST_F(BoundedStepsWithAHost, LoadOfManyBlocksGoesOn) {
   EXPECT_EQ(driver_.status().counters.loaded_blocks[1], kBlocks - 1);
 }
 
+TEST_F(BoundedSteps, AdmissionThatWasRefusedHalfwayIsBusyUntilAllIsGivenBack) {
+  const ClientId other = driver_.attach_with_pool(1);
+  driver_.admit(other, kFirst, numbered_tokens(1, 10));
+  driver_.open(client_, kFirst, numbered_tokens(100, kBlocks - 1'000));
+  const RequestId id = send(Admit{.header = {}, .sequence = kFirst, .max_new_tokens = 0});
+  const auto grown = numbered_tokens(1, 2'000);
+  const RequestId step = driver_.send(other, StepScript().append(kFirst, grown).at(1, 1));
+  ASSERT_EQ(driver_.reply(other, step).error.code, ErrorCode::ok);
+  while (driver_.reply_count(client_, id) == 0) driver_.input(Continue{});
+  ASSERT_EQ(driver_.reply(client_, id).error.code, ErrorCode::exhausted);
+  ASSERT_GT(driver_.tier(Tier::device).held, 2'010U);  // not yet all given back
+  const RequestId again = send(Admit{.header = {}, .sequence = kFirst, .max_new_tokens = 0});
+  EXPECT_EQ(driver_.reply(client_, again).error.code, ErrorCode::busy);
+  Open more;
+  more.sequence = kFirst;
+  more.first = false;
+  EXPECT_EQ(driver_.reply(client_, send(more)).error.code, ErrorCode::busy);
+  go_on();
+  EXPECT_EQ(driver_.tier(Tier::device).held, 2'010U);
+  driver_.call(other, StepScript().free(kFirst).at(2, 2));
+  EXPECT_EQ(driver_.call(client_, Admit{.header = {}, .sequence = kFirst}).error.code,
+            ErrorCode::ok);
+}
+
 // Everything of a long prompt lies in the host but what one step can admit.
 class BoundedLoads : public BoundedSteps {
  protected:
