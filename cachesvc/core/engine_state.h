@@ -327,6 +327,7 @@ struct Engine::State {
   [[nodiscard]] SaveSlot add_save(Move& move, BlockId block);
   [[nodiscard]] SaveSlot make_save_room(const Move& move);
   void finish_save(Move& move);
+  void drop_other_bytes(const Move& move, std::size_t index);
   void on(const Demote& input);
   void on(const Flush& input);
   void on(const DiskSynced& input);

@@ -49,15 +49,15 @@ bool Engine::State::recover(const RecoveredEntry& entry, std::span<const Token> 
   if (!root || (!parent.is_none() && cache().tree().root(parent) != *root)) return false;
   const auto block = cache().insert_pinned(*root, parent, tokens, entry.key, 0);
   if (!block) return false;
+  // A host copy that came in the meantime has a checksum of its own, and it is the one kept.
+  const bool other_bytes = cache().has_copy(*block, Tier::host) &&
+                           cache().records().checksum(*block, entry.group) != entry.checksum;
   const bool free =
-      cache().records().slot(*block, entry.group, Tier::disk).is_none() &&
+      !other_bytes && cache().records().slot(*block, entry.group, Tier::disk).is_none() &&
       cache().pool(Tier::disk, entry.group).take_exactly(entry.slot, entry.generation).has_value();
   if (free) {
     cache().add_copy(*block, entry.group, Tier::disk, entry.slot);
-    // A host copy that came in the meantime has a checksum of its own, and stays with it.
-    if (!cache().has_copy(*block, Tier::host)) {
-      cache().records().set_checksum(*block, entry.group, entry.checksum);
-    }
+    cache().records().set_checksum(*block, entry.group, entry.checksum);
   }
   cache().unpin(*block);
   return free;

@@ -135,6 +135,19 @@ Engine::State::SaveSlot Engine::State::make_save_room(const Move& move) {
   return SaveSlot::taken;
 }
 
+// The block was computed anew while the disk kept an older copy of it. One checksum is kept a block
+// and group: an older copy with other bytes could not be told from a damaged one.
+void Engine::State::drop_other_bytes(const Move& move, std::size_t index) {
+  const BlockId block = move.blocks[index];
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    if (cache().records().slot(block, GroupId(g), Tier::disk).is_none()) continue;
+    const std::uint32_t now = move.checksums[g * move.blocks.size() + index];
+    if (cache().records().checksum(block, GroupId(g)) == now) continue;
+    quarantine(block, Tier::disk, move);
+    return;
+  }
+}
+
 void Engine::State::finish_save(Move& move) {
   const std::size_t count = move.blocks.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -143,6 +156,7 @@ void Engine::State::finish_save(Move& move) {
     const bool closed = parent.is_none() || cache().has_copy(parent, move.to);
     const bool written = move.outcomes[i] == BlockOutcome::ok;
     cache().records().set_arriving(block, move.to, false);
+    if (written && closed && move.from == Tier::device) drop_other_bytes(move, i);
     for (std::uint32_t g = 0; g < group_count_; ++g) {
       const SlotId slot = move.to_slots[g * count + i];
       if (written && closed) {
