@@ -127,6 +127,8 @@ Result<StepOutcome> Client::step(const StepRequest& request, Deadline deadline) 
   return outcome;
 }
 
+bool Client::held_its_blocks() { return connection_ != nullptr && connection_->held_its_blocks(); }
+
 Result<void> Client::take_step_answer(const StepAnswer& answer, StepOutcome& outcome) const {
   for (const auto& failure : answer.failures) {
     if (failure.item >= batch_.items().size()) {

@@ -70,6 +70,7 @@ class Client final : public Session {
   [[nodiscard]] Result<Admission> admit(SequenceId sequence, std::uint32_t max_new_tokens,
                                         Deadline deadline) override;
   [[nodiscard]] Result<StepOutcome> step(const StepRequest& request, Deadline deadline) override;
+  [[nodiscard]] bool held_its_blocks() override;
 
   // Changes nothing. fails: too_large (over 65,536 tokens), unavailable (no pool was ever
   // attached).

@@ -81,11 +81,8 @@ Result<ReplyMessage> Connection::exchange(const RequestMessage& message, Deadlin
     auto now = Clock::now();
     bool blocked = false;
     if (now >= send_at) {
-      blocked = !socket_.send(frame);
-      if (!blocked) {
-        last_sent_ = now;
-        send_at = resend_time(deadline);
-      }
+      blocked = !send(frame);
+      if (!blocked) send_at = resend_time(deadline);
     }
     wait(blocked, std::min(deadline, blocked ? resend_time(deadline) : send_at));
     // What was sent before a hang-up is lost: the sooner it is repeated, the sooner a service that
@@ -152,9 +149,11 @@ std::optional<ReplyMessage> Connection::receive() {
 
 void Connection::note(const ReplyMessage& reply) {
   if (reply.boot != boot_) {
-    state_ = State::restarted;
+    if (state_ == State::gone) state_ = State::restarted;
+    if (state_ != State::restarted) lose(State::restarted);
     return;
   }
+  if (reply.error.code != ErrorCode::stale) overslept_ = false;
   for (const Notice& notice : reply.notices) {
     if (notice.number <= last_notice_) continue;
     last_notice_ = notice.number;
@@ -177,7 +176,9 @@ void Connection::wait(bool for_send, Deadline deadline) {
 // tells the two apart at once, without waiting for the deadline.
 void Connection::look_for_service() {
   const auto probe = AttachSocket::connect(attach_path_, Clock::now());
-  if (!probe && probe.error().code == ErrorCode::unavailable) state_ = State::gone;
+  if (!probe && probe.error().code == ErrorCode::unavailable && state_ != State::gone) {
+    lose(State::gone);
+  }
 }
 
 Result<ErrorCode> Connection::wait_ready(SequenceId sequence, Deadline deadline) {
@@ -221,10 +222,31 @@ Result<PoolMemory> Connection::host_arena(Deadline deadline) {
 
 void Connection::send_heartbeat() {
   const auto frame = encode(next_request(), HeartbeatMessage{});
-  if (frame && socket_.send(*frame)) last_sent_ = Clock::now();
+  if (frame) (void)send(*frame);
+}
+
+bool Connection::send(std::span<const std::byte> frame) {
+  if (!socket_.send(frame)) return false;
+  const auto now = Clock::now();
+  if (now - last_sent_ >= lease_) overslept_ = true;
+  last_sent_ = now;
+  return true;
+}
+
+// A service that is gone gives nothing to others any more.
+void Connection::lose(State state) {
+  if (Clock::now() - last_sent_ >= lease_) overslept_ = true;
+  state_ = state;
+}
+
+bool Connection::held_its_blocks() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::attached && Clock::now() - last_sent_ >= lease_) return false;
+  return state_ != State::expired && !overslept_;
 }
 
 Result<void> Connection::start_heartbeats(std::uint32_t lease_ms) {
+  lease_ = std::chrono::milliseconds(lease_ms);
   heartbeat_ = std::clamp<Clock::duration>(std::chrono::milliseconds(lease_ms) / 4,
                                            std::chrono::milliseconds(20), std::chrono::minutes(1));
   try {

@@ -68,6 +68,10 @@ class Connection {
   [[nodiscard]] Result<PoolMemory> device_pool(std::uint64_t bytes, Deadline deadline);
   [[nodiscard]] Result<PoolMemory> host_arena(Deadline deadline);
 
+  // See Session. Without a word from the service it is decided by the own clock: the lease may have
+  // run out when nothing was sent for that long.
+  [[nodiscard]] bool held_its_blocks();
+
   [[nodiscard]] const Id128& boot() const { return boot_; }
   [[nodiscard]] ClientId client() const { return client_; }
 
@@ -91,6 +95,8 @@ class Connection {
   void note(const ReplyMessage& reply);
   void wait(bool for_send, Deadline deadline);
   void send_heartbeat();
+  [[nodiscard]] bool send(std::span<const std::byte> frame);
+  void lose(State state);
   void look_for_service();
   [[nodiscard]] Result<ReplyMessage> exchange(const RequestMessage& message, Deadline deadline,
                                               RequestId& id);
@@ -113,7 +119,9 @@ class Connection {
   bool watch_attach_ = true;  // its hang-up was not yet seen
   bool saw_corrupt_ = false;
   Clock::duration heartbeat_ = std::chrono::seconds(1);
+  Clock::duration lease_ = std::chrono::minutes(1);
   Clock::time_point last_sent_;
+  bool overslept_ = false;  // nothing was sent for a lease; no reply since then
 
   std::mutex stop_mutex_;
   std::condition_variable stop_changed_;

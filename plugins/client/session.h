@@ -132,6 +132,10 @@ class Session {
   [[nodiscard]] virtual Result<Admission> admit(SequenceId sequence, std::uint32_t max_new_tokens,
                                                 Deadline deadline) = 0;
   [[nodiscard]] virtual Result<StepOutcome> step(const StepRequest& request, Deadline deadline) = 0;
+  // After an error of step: whether the blocks read and written so far were this session's all the
+  // time. False once the lease ran out: others may have been given them, and what was computed from
+  // them is worthless.
+  [[nodiscard]] virtual bool held_its_blocks() { return true; }
 };
 
 }  // namespace kv::client

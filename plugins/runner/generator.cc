@@ -212,7 +212,7 @@ void Generator::take_logits(std::size_t row, Sequence& sequence) {
 Result<void> Generator::report() {
   if (session_error_.code != ErrorCode::ok) {
     ++step_seq_;
-    finish_alone();
+    go_on_alone();
     return {};
   }
   client::StepRequest request;
@@ -243,7 +243,7 @@ Result<void> Generator::report() {
   if (!outcome && !loses_service(outcome.error().code)) return outcome.error();
   if (!outcome) {
     session_error_ = outcome.error();
-    finish_alone();
+    go_on_alone();
     return {};
   }
   apply(*outcome);
@@ -276,6 +276,16 @@ void Generator::apply(const client::StepOutcome& outcome) {
     fail(*sequence, {ErrorCode::corrupt, "step: the end of a sequence was not answered", {}});
   }
   std::erase_if(running_, [](const auto& sequence) { return sequence->ended; });
+}
+
+// What others may have written over ends here: its text could be anything.
+void Generator::go_on_alone() {
+  if (session_->held_its_blocks()) return finish_alone();
+  abandoned_.clear();
+  for (const auto& sequence : running_) {
+    if (!sequence->reported) fail(*sequence, session_error_);
+  }
+  running_.clear();
 }
 
 // Without the service: hits are those of the admission, the rest is counted here.

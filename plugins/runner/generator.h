@@ -88,6 +88,7 @@ class Generator {
   void take_logits(std::size_t row, Sequence& sequence);
   [[nodiscard]] Result<void> report();
   void apply(const client::StepOutcome& outcome);
+  void go_on_alone();
   void finish_alone();
   void abandon(Sequence& sequence, const Error& error);
   void fail(Sequence& sequence, const Error& error);

@@ -184,8 +184,10 @@ TEST_F(ClientTest, EndsItsAttachmentWhenTheLeaseExpired) {
   });
   auto client = attach();
   ASSERT_NE(client, nullptr);
+  EXPECT_TRUE(client->held_its_blocks());
   expired = true;
   EXPECT_EQ(client->status(in(seconds(10))).error().code, ErrorCode::stale);
+  EXPECT_FALSE(client->held_its_blocks());
   EXPECT_EQ(client->flush(in(seconds(10))).error().code, ErrorCode::stale);
   EXPECT_TRUE(service->seen(wire::RequestBody::Flush).empty());
   ASSERT_TRUE(client->reattach(in(seconds(10))));

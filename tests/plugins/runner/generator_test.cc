@@ -165,6 +165,28 @@ TEST(Generator, WhenTheServiceIsLostWhatRunsGoesOnAndNothingElseIsAdmitted) {
   EXPECT_EQ(generator->run().error().code, ErrorCode::invalid);
 }
 
+TEST(Generator, WhenTheLeaseRanOutWhatRunsEndsWithTheErrorInsteadOfAText) {
+  class Expired : public ColdSession {
+   public:
+    Expired() : ColdSession(64) {}
+    Result<client::StepOutcome> step(const client::StepRequest& request,
+                                     client::Deadline deadline) override {
+      if (step_count() == 3) return Error{ErrorCode::stale, "the lease expired", {}};
+      return ColdSession::step(request, deadline);
+    }
+    bool held_its_blocks() override { return step_count() < 3; }
+  };
+  const auto story = Stories::get().story(0);
+  Expired session;
+  auto generator = Stories::get().generator(session, {.running_max = 2});
+  for (const std::ptrdiff_t length : {20, 30, 25}) {
+    need(generator->add({.prompt = {story.begin(), story.begin() + length}, .max_tokens = 12}));
+  }
+  const auto results = need(generator->run());
+  ASSERT_EQ(results.size(), 3U);
+  for (const auto& result : results) EXPECT_EQ(result.error.code, ErrorCode::stale);
+}
+
 TEST(Generator, APoolThatDoesNotFitTheModelIsRefusedBeforeAnythingIsWritten) {
   class WrongPool : public ColdSession {
    public:
