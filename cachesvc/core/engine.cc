@@ -9,10 +9,15 @@ namespace kv::core {
 
 namespace {
 
-// Slots that a kept reply names: what makes it large.
+// What makes a kept reply large, in the size of slots.
 std::uint64_t slots_of(const Reply& reply) {
   if (const auto* admit = std::get_if<AdmitReply>(&reply.body)) return admit->slots.size();
-  if (const auto* step = std::get_if<StepReply>(&reply.body)) return step->slots.size();
+  if (const auto* step = std::get_if<StepReply>(&reply.body)) {
+    const std::uint64_t bytes = step->failures.size() * sizeof(StepReply::Failure) +
+                                step->deltas.size() * sizeof(TableDelta) +
+                                step->ended.size() * sizeof(StepReply::Ended);
+    return step->slots.size() + bytes / sizeof(SlotId);
+  }
   if (const auto* tree = std::get_if<TreeReply>(&reply.body)) return tree->nodes.size() * 32;
   return 0;
 }

@@ -203,5 +203,23 @@ TEST(Clients, SequenceIdsAreTheClientsOwn) {
             ErrorCode::not_found);
 }
 
+TEST(KeptReplies, TakeBoundedMemoryWhateverTheyAreMadeOf) {
+  EngineDriver driver(options_with_slots(8, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  StepScript script;
+  for (std::uint32_t i = 0; i < kStepItemsMax; ++i) script.publish(SequenceId(i + 1), 4);
+  std::vector<RequestId> ids;
+  for (std::uint64_t step = 1; step <= 10; ++step) {
+    ids.push_back(driver.send(client, script.at(step, step)));
+    const Reply reply = driver.reply(client, ids.back());
+    ASSERT_EQ(std::get<StepReply>(reply.body).failures.size(), kStepItemsMax);
+  }
+  // One keeps about 200 KiB: 1 MiB holds the last few, not ten.
+  driver.send_as(client, ids.front(), script.at(1, 1));
+  EXPECT_EQ(driver.reply(client, ids.front()).error.code, ErrorCode::stale);
+  driver.send_as(client, ids.back(), script.at(10, 10));
+  EXPECT_EQ(driver.reply(client, ids.back()).error.code, ErrorCode::ok);
+}
+
 }  // namespace
 }  // namespace kv::core
