@@ -202,6 +202,7 @@ StatusReply Engine::status() const { return state_->status(); }
 std::uint32_t Engine::sequence_count() const { return state_->sequences_used_; }
 
 Engine::SequenceView Engine::sequence(std::uint32_t index) const {
+  KV_CHECK(index < sequence_count());
   for (const SequenceState& sequence : state_->sequences_) {
     if (sequence.phase == SequencePhase::unused || index-- > 0) continue;
     SequenceView view;
@@ -218,7 +219,6 @@ Engine::SequenceView Engine::sequence(std::uint32_t index) const {
     view.owned = sequence.owned;
     return view;
   }
-  KV_CHECK(!"sequence index in range");
   return {};
 }
 
@@ -229,6 +229,7 @@ std::uint32_t Engine::transfer_count() const {
 }
 
 Engine::TransferView Engine::transfer(std::uint32_t index) const {
+  KV_CHECK(index < transfer_count());
   const std::uint32_t groups = state_->group_count_;
   std::uint32_t wanted = index / groups;
   const std::uint32_t group = index % groups;
@@ -243,7 +244,6 @@ Engine::TransferView Engine::transfer(std::uint32_t index) const {
             std::span(move.from_slots).subspan(group * count, count),
             std::span(move.to_slots).subspan(group * count, count)};
   }
-  KV_CHECK(!"transfer index in range");
   return {TransferId::none(), Tier::device, Tier::device, GroupId::none(), {}, {}, {}};
 }
 

@@ -78,7 +78,7 @@ class TreeChecker {
  private:
   void problem(const std::string& text) { problems_.push_back("18: " + text); }
 
-  bool has_copy_of_any_group(BlockId block) const {
+  [[nodiscard]] bool has_copy_of_any_group(BlockId block) const {
     for (std::uint32_t g = 0; g < cache_.layout().groups.size(); ++g) {
       for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
         if (!cache_.records().slot(block, GroupId{g}, static_cast<Tier>(t)).is_none()) return true;

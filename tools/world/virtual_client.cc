@@ -28,7 +28,7 @@ void VirtualClient::problem(const std::string& text) {
 }
 
 void VirtualClient::send(core::InputView request, Expect expect) {
-  send(std::move(request), expect, Pending{});
+  send(request, expect, Pending{});
 }
 
 void VirtualClient::send(core::InputView request, Expect expect, Pending pending) {

@@ -12,8 +12,8 @@ Reply attach_pool(EngineDriver& driver, ClientId client, const KvLayout& layout)
 
 TEST(Pool, FirstAttachDefinesTheFormatAndTheSlotsOfEveryTier) {
   Engine::Options options;
-  // 4 tokens of 32 bytes: 128 bytes a block, 4096 on disk. Rests are left over.
-  options.tier_bytes = {8 * 128 + 127, 3 * 128, 2 * 4096 + 4095, 0};
+  // 4 tokens of 32 bytes: 128 bytes a block, 4096 on disk: 8, 3 and 2 blocks, and rests.
+  options.tier_bytes = {1'151, 384, 12'287, 0};
   EngineDriver driver(options);
   const ClientId client = driver.attach();
   EXPECT_EQ(driver.engine().cache(), nullptr);
@@ -84,7 +84,7 @@ TEST(Pool, GroupsGetEqualSlotCountsOneAfterTheOther) {
   layout.groups[1].head_dim_k = 2;
   layout.groups[1].head_dim_v = 2;  // 64 bytes a block
   Engine::Options options;
-  options.tier_bytes = {5 * (128 + 64), 0, 0, 0};
+  options.tier_bytes = {960, 0, 0, 0};  // 5 blocks of both groups
   EngineDriver driver(options);
   const ClientId client = driver.attach();
   const Reply reply = attach_pool(driver, client, layout);

@@ -199,7 +199,7 @@ TEST(DiskStoreDeathTest, OpensOrRefusesOnAFullDiskButNeverCrashes) {
     const std::unique_ptr<DiskStore> store = open_store(options_of(directory / "store"), layout);
     ASSERT_EQ(write_block(*store, make_block(layout, 0, 1)), ErrorCode::ok);
   }
-  for (const rlim_t bytes : {0, 64, 1'024, 4'096, 65'536}) {
+  for (const rlim_t bytes : {0U, 64U, 1'024U, 4'096U, 65'536U}) {
     const auto open_and_exit = [&] {
       fill_the_disk(bytes);
       (void)DiskStore::open(options_of(directory / "store"), layout);

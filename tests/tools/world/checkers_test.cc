@@ -21,7 +21,7 @@ VirtualWorld::Options options() {
   LayerGroup group;
   group.layer_count = group.kv_head_count = group.head_dim_k = group.head_dim_v = 1;
   options.layout = {2, {group}};
-  options.engine.tier_bytes = {8 * 16, 8 * 16, 8 * 4096, 0};
+  options.engine.tier_bytes = {128, 128, 32'768, 0};
   return options;
 }
 

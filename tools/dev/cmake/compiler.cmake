@@ -12,9 +12,6 @@ endif()
 
 add_compile_options(-Wall -Wextra -Wconversion -Wshadow -Werror -ffp-contract=off
   -fstack-protector-strong)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  add_compile_options(-Wno-string-conversion)  # KV_CHECK(!"what is impossible here")
-endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   # -Og: sanitizer runs stay usable, stack traces stay readable.
   set(CMAKE_CXX_FLAGS_DEBUG "-Og -g1")
