@@ -22,7 +22,7 @@ struct GenerateCommand {
   std::uint32_t chunk_tokens = 64;
   std::chrono::milliseconds timeout{30'000};  // of each call to the service
   std::string kernel_file;                    // empty: the CPU kernels that came with the program
-  std::string logits_file;  // raw fp32 of every generated position; empty: none
+  std::string logits_file;                    // raw fp32 of every generated position; empty: none
   bool skip_read = false;
   bool json = false;
 };
