@@ -1,6 +1,9 @@
 #include "tools/cachectl/command_line.h"
 
+#include <filesystem>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +14,9 @@
 namespace kv::cachectl {
 namespace {
 
+constexpr std::string_view kExitCodes =
+    "\nExit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 a check was not met.";
+
 constexpr const char* kExamples = R"(Examples:
   cachectl status                        tiers, counters and hit ratio of the default service
   cachectl --dir /tmp/kv status --json   the same as JSON, of the service in /tmp/kv
@@ -20,12 +26,67 @@ constexpr const char* kExamples = R"(Examples:
   cachectl tree                          what is cached, as a tree of blocks
   cachectl demote --tier device          save the device tier to the host tier and empty it
   cachectl flush                         make everything durable on disk
+)";
 
-Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 a check was not met.)";
+constexpr const char* kStatusHelp = R"(Words, by tier:
+  held       slots of running sequences and transfers, not in the tree
+  cached     slots with a block of the tree
+  pinned     cached, and kept because a sequence or a load uses the block or one behind it
+  evictable  cached, and may go when room is needed
+  fenced     slots of a client that lost its lease: not given out before the client is gone
+  remote     the tier of other machines; off when it has no slots
+
+Words about blocks:
+  holes      blocks of the tree that lost their last copy, with cached blocks behind them
+  adopted    published blocks whose slot became the copy of a block known without one on the device
+  rewritten  published blocks for which the runner uses the copy that was there already
+  duplicate  published blocks that were there already and stayed private to their sequence
+
+Examples:
+  cachectl status                        tiers, counters and hit ratio of the default service
+  cachectl --dir /tmp/kv status --json   the same as JSON, of the service in /tmp/kv
+  cachectl status --watch 2s             every two seconds
+)";
+
+constexpr const char* kLookupHelp = R"(Examples:
+  cachectl lookup --model DIR --prompt "Once upon a time"
+  cachectl lookup --model DIR --tokens @prompt.json --require-hit-tokens 100
+  cachectl lookup --namespace-weights W --namespace-config C --tokens 1,403,407
+)";
+
+constexpr const char* kTreeHelp = R"(Examples:
+  cachectl tree                          what is cached, as a tree of blocks
+  cachectl tree --limit 20 --json        the first 20 nodes, as JSON
+)";
+
+constexpr const char* kDemoteHelp = R"(Examples:
+  cachectl demote --tier device          save the device tier to the host tier and empty it
+)";
+
+constexpr const char* kFlushHelp = R"(Examples:
+  cachectl flush                         make everything durable on disk
+  cachectl flush --timeout 2m            the same, of a large host tier
+)";
+
+std::string with_exit_codes(std::string help) { return help.append(kExitCodes); }
 
 std::string check_duration(const std::string& text) {
   const auto time = parse_duration(text);
   return time ? std::string() : std::string(time.error().reason);
+}
+
+std::string check_dir(const std::string& dir) {
+  std::error_code ignored;
+  const std::filesystem::path path(dir);
+  if (!std::filesystem::is_socket(path, ignored)) return {};
+  const std::string parent = path.has_parent_path() ? path.parent_path().string() : ".";
+  return dir + " is a socket: give its directory, --dir " + parent;
+}
+
+std::string check_endpoint(const std::string& endpoint) {
+  constexpr std::string_view kScheme = "ipc://";
+  if (endpoint.starts_with(kScheme) && endpoint.size() > kScheme.size()) return {};
+  return "'" + endpoint + "': only ipc:// endpoints are served: write ipc:///path/service.sock";
 }
 
 void set_duration(std::optional<std::chrono::milliseconds>& to, const std::string& text) {
@@ -35,8 +96,11 @@ void set_duration(std::optional<std::chrono::milliseconds>& to, const std::strin
 void add_global(CLI::App& app, CommandLine& line) {
   auto* dir = app.add_option("--dir", line.dir,
                              "directory of the service (default: $CACHESVC_DIR, "
-                             "else $XDG_RUNTIME_DIR/cachesvc, else $HOME/.cache/cachesvc)");
-  app.add_option("--endpoint", line.endpoint, "ipc:// endpoint of the service")->excludes(dir);
+                             "else $XDG_RUNTIME_DIR/cachesvc, else $HOME/.cache/cachesvc)")
+                  ->check(check_dir);
+  app.add_option("--endpoint", line.endpoint, "ipc:// endpoint of the service")
+      ->excludes(dir)
+      ->check(check_endpoint);
   app.add_option_function<std::string>(
          "--timeout", [&line](const std::string& text) { set_duration(line.timeout, text); },
          "time for the answer (default: 5s; demote and flush: 60s)")
@@ -46,6 +110,7 @@ void add_global(CLI::App& app, CommandLine& line) {
 
 void add_lookup(CLI::App& app, CommandLine& line) {
   auto* lookup = app.add_subcommand("lookup", "hit tokens of a prompt, by tier; changes nothing");
+  lookup->footer(with_exit_codes(kLookupHelp));
   auto* model = lookup->add_option("--model", line.model, "model folder, as the runner takes it");
   auto* weights = lookup->add_option("--namespace-weights", line.weights,
                                      "the namespace's weights field, instead of --model");
@@ -77,6 +142,7 @@ void add_lookup(CLI::App& app, CommandLine& line) {
 void add_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
   auto* status = app.add_subcommand("status", "tiers, counters and hit ratio");
+  status->footer(with_exit_codes(kStatusHelp));
   status
       ->add_option_function<std::string>(
           "--watch", [&line](const std::string& text) { set_duration(line.watch, text); },
@@ -85,12 +151,14 @@ void add_commands(CLI::App& app, CommandLine& line) {
   status->callback([&line] { line.command = Command::status; });
   add_lookup(app, line);
   auto* tree = app.add_subcommand("tree", "the prefix tree: runs of blocks and their copies");
+  tree->footer(with_exit_codes(kTreeHelp));
   tree->add_option("--limit", line.node_limit, "at most this many nodes")
-      ->check(CLI::Range(1, 1'000))
+      ->check(CLI::Range(1U, kTreeNodesMax))
       ->capture_default_str();
   tree->callback([&line] { line.command = Command::tree; });
   auto* demote =
       app.add_subcommand("demote", "copy a tier to the one below, then drop what is not in use");
+  demote->footer(with_exit_codes(kDemoteHelp));
   demote
       ->add_option_function<std::string>(
           "--tier",
@@ -103,6 +171,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   demote->callback([&line] { line.command = Command::demote; });
   auto* flush =
       app.add_subcommand("flush", "save everything that can be kept, and make it durable");
+  flush->footer(with_exit_codes(kFlushHelp));
   flush->callback([&line] { line.command = Command::flush; });
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) command->fallthrough();
 }
@@ -121,7 +190,7 @@ std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const
   CommandLine line;
   try {
     CLI::App app{"Looks into a running cachesvc, and moves what it holds.", "cachectl"};
-    app.footer(kExamples);
+    app.footer(with_exit_codes(kExamples));
     add_global(app, line);
     add_commands(app, line);
     try {

@@ -11,6 +11,8 @@
 
 namespace kv::cachectl {
 
+inline constexpr std::uint32_t kTreeNodesMax = 1'000;  // of one answer of the service
+
 enum class Command : std::uint8_t { status, lookup, tree, demote, flush };
 
 struct CommandLine {
@@ -29,8 +31,8 @@ struct CommandLine {
   std::optional<std::string> tokens;
   std::uint64_t required_hit_tokens = 0;
 
-  std::uint32_t node_limit = 1'000;  // tree
-  Tier tier = Tier::device;          // demote
+  std::uint32_t node_limit = kTreeNodesMax;  // tree
+  Tier tier = Tier::device;                  // demote
 };
 
 // What to do instead of a command: print `text` (to stdout when `exit_code` is 0) and end.

@@ -1,12 +1,15 @@
 #include "tools/cachectl/commands.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include <poll.h>
+#include <unistd.h>
 
 #include "plugins/client/client.h"
 #include "plugins/client/default_dir.h"
@@ -69,6 +72,17 @@ bool print(const std::string& text) {
          std::fflush(stdout) == 0;
 }
 
+// On a terminal each answer takes the place of the one before. False as print().
+bool print_heading() {
+  constexpr const char* kClear = "\x1b[H\x1b[2J";
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (localtime_r(&now, &parts) == nullptr) return print(kClear);
+  const std::size_t bytes = std::strftime(text.data(), text.size(), "%F %T\n", &parts);
+  return print(kClear + std::string(text.data(), bytes));
+}
+
 template <class Report>
 Result<int> show(const CommandLine& line, const Report& report) {
   const bool indented = !line.watch.has_value();
@@ -78,13 +92,15 @@ Result<int> show(const CommandLine& line, const Report& report) {
 
 Result<int> show_status(Client& service, const CommandLine& line, const std::string& endpoint,
                         milliseconds time) {
+  const bool redraws = line.watch.has_value() && !line.json && isatty(STDOUT_FILENO) == 1;
   while (true) {
     KV_TRY(auto status, service.status(in(time)));
+    if (redraws && !print_heading()) return kExitFailed;
     KV_TRY(const int code, show(line, StatusReport{.status = std::move(status),
                                                    .endpoint = endpoint,
                                                    .boot = service.boot()}));
     if (code != kExitOk || !line.watch.has_value()) return code;
-    if (!line.json && !print("\n")) return kExitFailed;
+    if (!line.json && !redraws && !print("\n")) return kExitFailed;
     (void)poll(nullptr, 0, static_cast<int>(line.watch->count()));
   }
 }
@@ -96,7 +112,11 @@ Result<int> show_lookup(Client& service, const CommandLine& line, const Prompt& 
   const LookupReport report{
       .hits = hits, .prompt_tokens = prompt.tokens.size(), .block_tokens = status.block_tokens};
   KV_TRY(const int code, show(line, report));
-  return hits.hit_tokens < line.required_hit_tokens ? kExitNotMet : code;
+  if (hits.hit_tokens >= line.required_hit_tokens) return code;
+  std::fprintf(stderr, "not met: %llu tokens are hit, and --require-hit-tokens wants %llu\n",
+               static_cast<unsigned long long>(hits.hit_tokens),
+               static_cast<unsigned long long>(line.required_hit_tokens));
+  return kExitNotMet;
 }
 
 Result<int> run_command(Client& service, const CommandLine& line, const Prompt& prompt,
@@ -124,19 +144,34 @@ Result<int> run_command(Client& service, const CommandLine& line, const Prompt& 
   return kExitUsage;
 }
 
+int fail_prompt(const CommandLine& line, Error error) {
+  if (error.field != kTokensField) return fail(error, line.model);
+  error.field = {};
+  const bool is_file = line.tokens.has_value() && line.tokens->starts_with('@');
+  return fail(error, is_file ? line.tokens->substr(1) : "--tokens");
+}
+
+int fail_addresses(const CommandLine& line, const Error& error) {
+  if (error.code == ErrorCode::unavailable) {
+    std::fputs("error: no default directory, HOME is not set; give --dir, or set CACHESVC_DIR\n",
+               stderr);
+    return kExitFailed;
+  }
+  const std::string& given = line.endpoint.empty() ? line.dir : line.endpoint;
+  return fail(error, given.empty() ? "the default directory" : given);
+}
+
 }  // namespace
 
 int run(const CommandLine& line) {
   Prompt prompt;
   if (line.command == Command::lookup) {
     auto read = read_prompt(line);
-    if (!read) return fail(read.error(), line.model.empty() ? "the command line" : line.model);
+    if (!read) return fail_prompt(line, read.error());
     prompt = std::move(*read);
   }
   const auto addresses = client::find_addresses(line.dir, line.endpoint);
-  if (!addresses) {
-    return fail(addresses.error(), line.endpoint.empty() ? line.dir : line.endpoint);
-  }
+  if (!addresses) return fail_addresses(line, addresses.error());
   const bool moves = line.command == Command::demote || line.command == Command::flush;
   Client::Options options;
   options.dir = line.dir;

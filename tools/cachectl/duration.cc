@@ -7,7 +7,9 @@ namespace kv::cachectl {
 
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   constexpr Error kInvalid{
-      ErrorCode::invalid, "a time needs a number and a unit: 250ms, 5s, 2m", {}};
+      ErrorCode::invalid,
+      "a time is a whole number and ms, s or m, from 1ms to 60m: 250ms, 5s, 2m",
+      {}};
   constexpr std::uint64_t kHour = 3'600'000;
   std::uint64_t count = 0;
   const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), count);

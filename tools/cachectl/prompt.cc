@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <system_error>
 
 #include "plugins/runner/linear.h"
 #include "plugins/runner/model.h"
@@ -18,9 +20,11 @@ constexpr std::string_view kBetween = " \t\r\n,";
 
 Result<std::string> read_all(const std::string& name) {
   if (name == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::error_code ignored;
   std::ifstream file(name, std::ios::binary);
-  if (!file)
-    return Error{ErrorCode::not_found, "the file with the tokens cannot be read", "tokens"};
+  if (!file || std::filesystem::is_directory(name, ignored)) {
+    return Error{ErrorCode::not_found, "the file with the tokens cannot be read", kTokensField};
+  }
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
@@ -41,7 +45,7 @@ Result<void> read_model(const CommandLine& line, Prompt& prompt) {
 
 Result<std::vector<Token>> parse_tokens(std::string_view text) {
   constexpr Error kInvalid{ErrorCode::invalid, "tokens are numbers below 2^32 between commas",
-                           "tokens"};
+                           kTokensField};
   const auto trim = [&text] {
     const auto first = text.find_first_not_of(" \t\r\n");
     const auto last = text.find_last_not_of(" \t\r\n");

@@ -13,6 +13,8 @@
 
 namespace kv::cachectl {
 
+inline constexpr std::string_view kTokensField = "tokens";  // of errors about them
+
 struct Prompt {
   std::string weights, model_config, adapter, adapter_revision, salt;
   std::vector<Token> tokens;

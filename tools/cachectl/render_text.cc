@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/cachectl/command_line.h"
 #include "tools/cachectl/render.h"
 
 namespace kv::cachectl {
@@ -37,9 +38,9 @@ std::string tier_line(Tier tier, const client::TierStatus& status) {
   const std::string name(tier_name(tier));
   if (status.slots == 0) return format("%-7s off\n", name.c_str());
   const std::uint64_t used = status.slots - std::min(status.free, status.slots);
-  const std::string bytes = bytes_as_text(used * status.slot_bytes) + " / " +
-                            bytes_as_text(std::uint64_t{status.slots} * status.slot_bytes);
-  return format("%-7s %23s %9u %9u %9u %9u %9u %9u %7u\n", name.c_str(), bytes.c_str(),
+  return format("%-7s %10s / %-10s %9u %9u %9u %9u %9u %9u %7u\n", name.c_str(),
+                bytes_as_text(used * status.slot_bytes).c_str(),
+                bytes_as_text(std::uint64_t{status.slots} * status.slot_bytes).c_str(),
                 status.slots, status.free, status.cached, status.covered, status.evictable,
                 status.held, status.fenced);
 }
@@ -83,7 +84,8 @@ std::string bytes_as_text(std::uint64_t bytes) {
   if (bytes < 1'024) return std::to_string(bytes) + " B";
   double value = static_cast<double>(bytes) / 1'024;
   std::size_t unit = 0;
-  for (; value >= 1'024 && unit + 1 < kUnits.size(); ++unit) value /= 1'024;
+  // What would be written as 1024.0 is 1.0 of the next unit.
+  for (; value >= 1'023.95 && unit + 1 < kUnits.size(); ++unit) value /= 1'024;
   return format("%.1f %s", value, kUnits[unit]);
 }
 
@@ -110,8 +112,8 @@ std::string as_text(const StatusReport& report) {
   if (status.block_tokens == 0) {
     text += "no runner attached a pool yet: tiers have no slots\n";
   } else {
-    text += format("%-7s %23s %9s %9s %9s %9s %9s %9s %7s\n", "tier", "used / capacity", "slots",
-                   "free", "cached", "pinned", "evictable", "held", "fenced");
+    text += format("%-7s %10s / %-10s %9s %9s %9s %9s %9s %9s %7s\n", "tier", "used", "capacity",
+                   "slots", "free", "cached", "pinned", "evictable", "held", "fenced");
     for (std::size_t i = 0; i < kTierCount; ++i) {
       text += tier_line(static_cast<Tier>(i), status.tiers[i]);
     }
@@ -187,7 +189,10 @@ std::string as_text(const client::TreeView& tree) {
     open.insert(open.end(), children.rbegin(), children.rend());
   }
   if (count == 0) text += "nothing is cached\n";
-  if (tree.truncated) text += format("... more than %u nodes; see --limit\n", count);
+  if (tree.truncated) {
+    text += count < kTreeNodesMax ? "... more nodes exist; raise --limit\n"
+                                  : "... more nodes exist than one answer can show\n";
+  }
   return text;
 }
 

@@ -87,13 +87,50 @@ TEST(CommandLine, NamesTheCommandsWhenOneIsUnknown) {
             std::string::npos);
 }
 
-TEST(CommandLine, HelpsWithExamples) {
-  for (const auto& arguments : {std::vector{"--help"}, std::vector{"lookup", "--help"}}) {
-    const auto parsed = parse(arguments);
-    const auto& ending = std::get<Ending>(parsed);
-    EXPECT_EQ(ending.exit_code, kExitOk);
-    EXPECT_NE(ending.text.find("cachectl lookup --model DIR"), std::string::npos);
-    EXPECT_NE(ending.text.find("Exit codes:"), std::string::npos);
+// What an ending says to a person; empty for a command line that is fine.
+std::string said(const std::vector<const char*>& arguments) {
+  const auto parsed = parse(arguments);
+  const auto* ending = std::get_if<Ending>(&parsed);
+  return ending == nullptr ? std::string() : ending->text;
+}
+
+TEST(CommandLine, SaysThatOnlyIpcEndpointsAreServed) {
+  for (const char* endpoint : {"tcp://localhost:5555", "5555", "/path/service.sock", "ipc://"}) {
+    const std::string text = said({"--endpoint", endpoint, "status"});
+    EXPECT_NE(text.find("only ipc:// endpoints are served: write ipc:///path/service.sock"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find(endpoint), std::string::npos) << text;
+  }
+}
+
+TEST(CommandLine, SaysTheLeastAndTheLargestTime) {
+  for (const char* time : {"0s", "1us", "61m"}) {
+    const std::string text = said({"status", "--watch", time});
+    EXPECT_NE(text.find("from 1ms to 60m"), std::string::npos) << text;
+  }
+}
+
+TEST(CommandLine, HelpsEveryCommandWithItsOwnExamplesOnly) {
+  const std::vector<const char*> commands{"status", "lookup", "tree", "demote", "flush"};
+  const std::string all = said({"--help"});
+  for (const char* command : commands) {
+    const std::string example = std::string("  cachectl ") + command;
+    EXPECT_NE(all.find(example), std::string::npos) << command;
+    const std::string text = said({command, "--help"});
+    EXPECT_NE(text.find("Exit codes:"), std::string::npos) << command;
+    for (const char* other : commands) {
+      const std::string wanted = std::string("  cachectl ") + other;
+      EXPECT_EQ(text.find(wanted) != std::string::npos, other == command) << command << other;
+    }
+  }
+}
+
+TEST(CommandLine, ExplainsTheWordsOfStatus) {
+  const std::string text = said({"status", "--help"});
+  for (const char* word : {"held", "fenced", "pinned", "evictable", "holes", "rewritten", "adopted",
+                           "duplicate", "remote"}) {
+    EXPECT_NE(text.find(std::string("\n  ") + word + " "), std::string::npos) << word;
   }
 }
 

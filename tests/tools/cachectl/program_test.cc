@@ -2,12 +2,17 @@
 #include "tests/tools/cachectl/program.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/plugins/client/fake_service.h"
 #include "tests/plugins/client/temporary_dir.h"
@@ -111,6 +116,71 @@ TEST_F(Cachectl, AnswersAMistakeWithExitCodeTwo) {
   expect_one_error_line(result);
 }
 
+TEST_F(Cachectl, AnswersAForeignEndpointAndASocketAsDirectoryWithWhatToGive) {
+  const auto foreign = run_program({built("cachectl"), "--endpoint", "tcp://h:5555", "status"});
+  EXPECT_EQ(foreign.exit_code, 2);
+  expect_one_error_line(foreign);
+  FakeService service({.dir = dir_.path()}, example_answers);
+  const auto socket =
+      run_program({built("cachectl"), "--dir", dir_.path() + "/service.sock", "status"});
+  EXPECT_EQ(socket.exit_code, 2);
+  expect_one_error_line(socket);
+  EXPECT_NE(
+      socket.err.find("/service.sock is a socket: give its directory, --dir " + dir_.path() + ";"),
+      std::string::npos)
+      << socket.err;
+}
+
+TEST_F(Cachectl, NamesTheFileOfTokensThatIsMissing) {
+  const std::string model = KV_SOURCE_DIR "/plugins/runner/models/stories260K";
+  const auto missing = cachectl({"lookup", "--model", model, "--tokens", "@/nope"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.err, "error: /nope: the file with the tokens cannot be read; check the path\n");
+  const auto senseless = cachectl({"lookup", "--model", model, "--tokens", "1,x"});
+  EXPECT_TRUE(senseless.err.starts_with("error: --tokens: tokens are numbers")) << senseless.err;
+}
+
+TEST_F(Cachectl, SaysWhatToSetWhenNoDirectoryIsKnown) {
+  const auto result = run_program({built("cachectl"), "status"}, seconds(30),
+                                  {"HOME=", "XDG_RUNTIME_DIR=", "CACHESVC_DIR="});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err,
+            "error: no default directory, HOME is not set; give --dir, or set CACHESVC_DIR\n");
+}
+
+TEST_F(Cachectl, ClearsTheScreenAndPrintsTheTimeWhenItWatchesOnATerminal) {
+  FakeService service({.dir = dir_.path()}, example_answers);
+  const std::string program = built("cachectl");
+  const std::string dir = dir_.path();
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    execl(program.c_str(), "cachectl", "--dir", dir.c_str(), "status", "--watch", "10ms", nullptr);
+    _exit(127);
+  }
+  ASSERT_GT(child, 0);
+  const std::string clear = "\x1b[H\x1b[2J";
+  std::string text;
+  std::array<char, 4'096> bytes{};
+  // Until the second answer began; a child that ends is the end of the terminal.
+  while (text.find("service", text.find("service") + 1) == std::string::npos ||
+         text.find(clear, 1) == std::string::npos) {
+    const ssize_t count = read(terminal, bytes.data(), bytes.size());
+    if (count <= 0) break;
+    text.append(bytes.data(), static_cast<std::size_t>(count));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(terminal);
+  ASSERT_TRUE(text.starts_with(clear)) << text;
+  EXPECT_NE(text.find(clear, 1), std::string::npos) << text;
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  EXPECT_EQ(std::sscanf(text.c_str() + clear.size(), "%d-%d-%d %d:%d:%d", &year, &month, &day,
+                        &hour, &minute, &second),
+            6)
+      << text;
+}
+
 TEST_F(Cachectl, PrintsDataOnStdoutOnly) {
   FakeService service({.dir = dir_.path()}, example_answers);
   const auto text = cachectl({"status"});
@@ -152,6 +222,7 @@ TEST_F(Cachectl, ExitsWithThreeWhenARequiredHitIsNotMet) {
   const auto result = cachectl(missed);
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_NE(result.out, "") << "the data is printed all the same";
+  EXPECT_EQ(result.err, "not met: 32 tokens are hit, and --require-hit-tokens wants 33\n");
 }
 
 TEST_F(Cachectl, PassesTheTierOfADemote) {

@@ -1,5 +1,8 @@
 #include "tools/cachectl/render.h"
 
+#include <sstream>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -132,8 +135,35 @@ TEST(RenderText, IndentsTheTreeByItsTopologyWhateverTheOrderOfTheNodes) {
                 zero +
                 "namespace 020000000000\n"
                 "  blocks 0-0  device 1  disk 1" +
-                zero + "... more than 5 nodes; see --limit\n");
+                zero + "... more nodes exist; raise --limit\n");
   EXPECT_EQ(as_text(client::TreeView()), "nothing is cached\n");
+}
+
+TEST(RenderText, DoesNotAskForALimitAboveTheLargest) {
+  client::TreeView tree;
+  tree.nodes.assign(1'000, node(TreeNode::kNoParent, 0, 1, 1));
+  tree.truncated = true;
+  EXPECT_TRUE(as_text(tree).ends_with("... more nodes exist than one answer can show\n"));
+}
+
+TEST(RenderText, AlignsTheTiersWhateverTheUnitsOfTheirSizes) {
+  StatusReport report = example();
+  report.status.tiers[0].slot_bytes = 1;                               // 60 B / 100 B
+  report.status.tiers[1] = {.slot_bytes = 1'048'575, .slots = 1'023};  // 0 B / 1023.0 MiB
+  report.status.tiers[1].free = 0;
+  report.status.tiers[2] = {.slot_bytes = std::uint64_t{1} << 30U, .slots = 1'024, .free = 1'024};
+  const std::string text = as_text(report);
+  std::vector<std::size_t> slashes, slots;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto slash = line.find(" / ");
+    if (slash == std::string::npos) continue;
+    slashes.push_back(slash);
+    slots.push_back(line.size());
+  }
+  EXPECT_EQ(slashes, std::vector<std::size_t>(4, slashes[0])) << text;
+  EXPECT_EQ(slots, std::vector<std::size_t>(4, slots[0])) << text;
+  EXPECT_NE(text.find("1023.0 MiB / 1023.0 MiB"), std::string::npos) << text;
 }
 
 TEST(RenderText, ShowsHitsByTier) {
@@ -155,6 +185,9 @@ TEST(RenderText, WritesBytesInTheLargestUnitThatFits) {
   EXPECT_EQ(bytes_as_text(1'536), "1.5 KiB");
   EXPECT_EQ(bytes_as_text(std::uint64_t{64} << 20U), "64.0 MiB");
   EXPECT_EQ(bytes_as_text(std::uint64_t{3} << 50U), "3.0 PiB");
+  EXPECT_EQ(bytes_as_text((std::uint64_t{1} << 30U) - 1), "1.0 GiB") << "not 1024.0 MiB";
+  EXPECT_EQ(bytes_as_text((std::uint64_t{1} << 20U) - 1), "1.0 MiB");
+  EXPECT_EQ(bytes_as_text((std::uint64_t{1023} << 20U)), "1023.0 MiB");
 }
 
 }  // namespace
