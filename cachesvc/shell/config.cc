@@ -207,7 +207,9 @@ class Collector {
       }
     }
     if (!file.error.empty()) {
-      loaded_.problems.push_back({path, file.error, "give the path of a readable TOML file"});
+      loaded_.problems.push_back(
+          {path, file.error,
+           file.has_syntax_error ? "correct that line" : "give the path of a readable TOML file"});
     }
   }
   void read_environment() {
@@ -281,10 +283,17 @@ std::vector<ConfigProblem> check_config(const Config& config, std::uint64_t memo
   }
   const std::uint64_t wanted = config.device_bytes + config.host_bytes;
   if (memory_bytes > 0 && wanted > memory_bytes) {
-    problems.push_back({"host.bytes",
-                        "device.bytes and host.bytes together want " + format_bytes(wanted) +
-                            ", and the machine has " + format_bytes(memory_bytes),
-                        "lower host.bytes or device.bytes"});
+    const bool is_device = config.device_bytes > config.host_bytes;
+    std::string wanted_text = round_bytes(wanted);
+    std::string memory_text = round_bytes(memory_bytes);
+    if (wanted_text == memory_text) {
+      wanted_text = std::to_string(wanted) + "B";
+      memory_text = std::to_string(memory_bytes) + "B";
+    }
+    problems.push_back({is_device ? "device.bytes" : "host.bytes",
+                        "device.bytes and host.bytes together want " + wanted_text +
+                            ", and the machine has " + memory_text,
+                        is_device ? "lower device.bytes" : "lower host.bytes"});
   }
   return problems;
 }
@@ -315,8 +324,12 @@ LoadedConfig load_config(const ConfigSources& sources) {
   }
   Config& config = loaded.config;
   if (config.dir.empty()) {
-    loaded.problems.push_back(
-        {"service.dir", "no directory is known: HOME is not set", "give --dir DIR"});
+    const Setting& dir = settings[*find_key("service.dir")];
+    const bool is_given = dir.origin != "default";
+    loaded.problems.push_back({"service.dir",
+                               is_given ? "\"\": the directory is empty (" + dir.place + ")"
+                                        : "no directory is known: HOME is not set",
+                               "give --dir DIR"});
     return loaded;
   }
   config.dir =

@@ -58,6 +58,7 @@ ConfigFile read_config_file(const std::string& path) {
     const auto line = error.source().begin.line;
     file.error = line == 0 ? "cannot be read" : "line " + std::to_string(line) + ": ";
     if (line != 0) file.error += error.description();
+    file.has_syntax_error = line != 0;
   } catch (const std::exception&) {
     file.error = "cannot be read";
   }

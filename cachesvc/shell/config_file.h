@@ -16,7 +16,8 @@ struct ConfigFile {
     std::uint32_t line = 0;
   };
   std::vector<Entry> entries;
-  std::string error;  // not empty: the file cannot be read, or is no TOML; says where
+  std::string error;              // not empty: the file cannot be read, or is no TOML; says where
+  bool has_syntax_error = false;  // it was read
 };
 [[nodiscard]] ConfigFile read_config_file(const std::string& path);
 

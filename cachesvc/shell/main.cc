@@ -1,6 +1,7 @@
 // The program `cachesvc`: its command line. Each command is a function in commands.h.
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@
 namespace {
 
 struct Arguments {
-  std::string file, dir, endpoint;
+  std::string file, endpoint;
+  std::optional<std::string> dir;     // an empty one is a mistake, not the default
   std::vector<std::string> settings;  // KEY=VALUE
   bool json = false;
 };
@@ -22,23 +24,23 @@ void add_config_options(CLI::App& command, Arguments& arguments) {
   command.add_option("--endpoint", arguments.endpoint, "ipc://PATH (service.endpoint)");
   command.add_option("--set", arguments.settings, "SECTION.KEY=VALUE, wins over all else")
       ->take_all()
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check([](const std::string& setting) {
+        const bool has_value = setting.find('=') != std::string::npos;
+        return has_value ? std::string() : setting + " has no value: write " + setting + "=VALUE";
+      });
 }
 
 kv::shell::ConfigSources to_sources(const Arguments& arguments) {
   kv::shell::ConfigSources sources = kv::shell::process_sources();
   if (!arguments.file.empty()) sources.file = arguments.file;
-  if (!arguments.dir.empty()) sources.flags.emplace_back("service.dir", arguments.dir);
+  if (arguments.dir) sources.flags.emplace_back("service.dir", *arguments.dir);
   if (!arguments.endpoint.empty()) {
     sources.flags.emplace_back("service.endpoint", arguments.endpoint);
   }
   for (const std::string& setting : arguments.settings) {
     const std::size_t equals = setting.find('=');
-    if (equals == std::string::npos) {
-      sources.flags.emplace_back(setting, "");
-    } else {
-      sources.flags.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
-    }
+    sources.flags.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
   }
   return sources;
 }

@@ -87,6 +87,16 @@ Result<std::uint64_t> parse_count(std::string_view text) {
 
 std::string format_bytes(std::uint64_t bytes) { return format_quantity(bytes, kByteUnits); }
 
+std::string round_bytes(std::uint64_t bytes) {
+  std::size_t best = 0;
+  while (best + 1 < kByteUnits.size() && bytes >= kByteUnits[best + 1].factor) ++best;
+  const std::uint64_t factor = kByteUnits[best].factor;
+  // Downwards, so that nothing is written as 1024.0 of a unit.
+  const std::uint64_t tenths = bytes % factor * 10 / factor;
+  return std::to_string(bytes / factor) + (best == 0 ? "" : "." + std::to_string(tenths)) +
+         std::string(kByteUnits[best].name);
+}
+
 std::string format_duration(Duration duration) {
   return format_quantity(static_cast<std::uint64_t>(duration.count()), kTimeUnits);
 }

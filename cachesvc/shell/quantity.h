@@ -20,6 +20,8 @@ namespace kv::shell {
 
 // The same value in the largest unit that divides it: parse_bytes(format_bytes(n)) == n.
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
+// For people: one decimal of the largest unit that is not above it, "31.3GiB".
+[[nodiscard]] std::string round_bytes(std::uint64_t bytes);
 [[nodiscard]] std::string format_duration(Duration duration);
 
 }  // namespace kv::shell

@@ -182,7 +182,7 @@ Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
   KV_TRY(const ClientId id, clients.add(std::move(client)));
   ClientRegistry::Client& added = *clients.find(id);
   auto watch = loop.when_readable(process, [this, id] {
-    log.write(LogLevel::info, "client_gone", {{"client", id.value}});
+    log.write(LogLevel::debug, "client_gone", {{"client", id.value}});
     host->remove(id);
   });
   if (!watch) {
@@ -190,7 +190,7 @@ Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
     return watch.error();
   }
   added.process_watch = *std::move(watch);
-  log.write(LogLevel::info, "client_attached",
+  log.write(LogLevel::debug, "client_attached",
             {{"client", id.value},
              {"tenant", added.tenant},
              {"process", static_cast<std::uint64_t>(added.process)}});

@@ -161,9 +161,21 @@ TEST(Config, TiersInMemoryFitTheMachine) {
   sources.memory_bytes = 320ULL << 20U;
   EXPECT_TRUE(load_config(sources).ok());  // 64 + 256 MiB exactly
   sources.memory_bytes -= 1;
+  EXPECT_EQ(
+      only_problem(sources),
+      "error: host.bytes: device.bytes and host.bytes together want 320.0MiB, and the machine "
+      "has 319.9MiB; lower host.bytes\n");
+  sources.flags.emplace_back("device.bytes", "1GiB");
+  sources.memory_bytes = (1'280ULL << 20U) - 1;
   EXPECT_EQ(only_problem(sources),
-            "error: host.bytes: device.bytes and host.bytes together want 320MiB, and the machine "
-            "has 335544319B; lower host.bytes or device.bytes\n");
+            "error: device.bytes: device.bytes and host.bytes together want 1342177280B, and the "
+            "machine has 1342177279B; lower device.bytes\n")
+      << "exact where rounding would hide the difference";
+  sources.memory_bytes = (31ULL << 30U) + (300ULL << 20U);
+  sources.flags.emplace_back("device.bytes", "900TiB");
+  EXPECT_EQ(only_problem(sources),
+            "error: device.bytes: device.bytes and host.bytes together want 900.0TiB, and the "
+            "machine has 31.2GiB; lower device.bytes\n");
 }
 
 TEST(Config, ASocketPathOf107BytesIsTheLongest) {
@@ -212,6 +224,9 @@ TEST(Config, TheDirectoryFollowsTheSameRuleAsClients) {
   sources.working_directory = "/start";
   sources.flags = {{"service.dir", "sub/../kv/"}};
   EXPECT_EQ(load_config(sources).config.dir, "/start/kv");
+  sources.flags = {{"service.dir", ""}};
+  EXPECT_EQ(only_problem(sources),
+            "error: service.dir: \"\": the directory is empty (command line); give --dir DIR\n");
 }
 
 TEST(Config, ABrokenFileSaysWhere) {
@@ -222,6 +237,7 @@ TEST(Config, ABrokenFileSaysWhere) {
   ASSERT_EQ(loaded.problems.size(), 1U);
   EXPECT_EQ(loaded.problems[0].key, *sources.file);
   EXPECT_TRUE(loaded.problems[0].message.starts_with("line 2: ")) << loaded.problems[0].message;
+  EXPECT_EQ(loaded.problems[0].remedy, "correct that line");
   sources.file = dir.path() + "/none.toml";
   EXPECT_EQ(only_problem(sources), "error: " + *sources.file +
                                        ": cannot be read; give the path of a readable TOML file\n");

@@ -160,6 +160,39 @@ TEST(Program, AConfigurationThatCannotBeServedIsUsage) {
   EXPECT_EQ(service.rest(), "");
 }
 
+TEST(Program, ASettingWithoutAValueAndAnEmptyDirectoryAreUsage) {
+  const TempDir dir;
+  ChildProcess setting(command({"serve", "--dir", dir.path(), "--set", "host.bytes"}));
+  EXPECT_EQ(setting.wait(), shell::kExitUsage);
+  EXPECT_NE(setting.errors().find("host.bytes has no value: write host.bytes=VALUE"),
+            std::string::npos)
+      << setting.errors();
+  ChildProcess empty(command({"serve", "--dir", ""}), {"CACHESVC_DIR=" + dir.path()});
+  EXPECT_EQ(empty.wait(), shell::kExitUsage);
+  EXPECT_EQ(empty.errors(),
+            "error: service.dir: \"\": the directory is empty (command line); give --dir DIR\n");
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/attach.sock"));
+}
+
+TEST(Program, ClientsThatComeAndGoAreLoggedForDebuggingOnly) {
+  for (const std::string level : {"info", "debug"}) {
+    const TempDir dir;
+    auto arguments = serve(dir);
+    arguments.insert(arguments.end(), {"--set", "service.log_level=" + level});
+    ChildProcess service(arguments);
+    ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+    {
+      TestClient client(dir.path(), false);
+      EXPECT_EQ(client.hello().code(), wire::ErrorCode::ok);
+    }
+    service.signal(SIGTERM);
+    EXPECT_EQ(service.wait(), 0);
+    EXPECT_EQ(service.errors().find("event=client_attached") != std::string::npos, level == "debug")
+        << service.errors();
+    EXPECT_NE(service.errors().find("event=ended"), std::string::npos) << service.errors();
+  }
+}
+
 TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   const TempDir dir;
   ChildProcess good(command({"config", "check", "--dir", dir.path()}));

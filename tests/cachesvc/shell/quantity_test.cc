@@ -69,5 +69,14 @@ TEST(NearestName, IsTheOneWithTheFewestChanges) {
   EXPECT_EQ(nearest_name("x", {}), "");
 }
 
+TEST(Quantity, RoundsForPeopleDownToOneDecimal) {
+  EXPECT_EQ(round_bytes(0), "0B");
+  EXPECT_EQ(round_bytes(1'023), "1023B");
+  EXPECT_EQ(round_bytes(1'536), "1.5KiB");
+  EXPECT_EQ(round_bytes((std::uint64_t{1} << 30U) - 1), "1023.9MiB");
+  EXPECT_EQ(round_bytes(std::uint64_t{900} << 40U), "900.0TiB");
+  EXPECT_EQ(round_bytes(UINT64_MAX), "16777215.9TiB");
+}
+
 }  // namespace
 }  // namespace kv::shell
