@@ -1,27 +1,25 @@
 #include "plugins/runner/generate_command.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "plugins/client/client.h"
 #include "plugins/runner/generator.h"
 #include "plugins/runner/kernel_module.h"
+#include "plugins/runner/messages.h"
 
 namespace kv::runner {
 namespace {
 
-// One line: what failed and why; reasons of the client name their remedy.
-int failed(const char* what, const Error& error) {
-  std::fprintf(stderr, "cachesvc-runner: %s: %.*s", what, static_cast<int>(error.reason.size()),
-               error.reason.data());
-  if (!error.field.empty()) {
-    std::fprintf(stderr, " (%.*s)", static_cast<int>(error.field.size()), error.field.data());
-  }
-  std::fprintf(stderr, "\n");
+int failed(const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
   return 1;
 }
 
@@ -74,18 +72,36 @@ struct Loaded {
   KernelModule kernel;
 };
 
-Result<Loaded> load(const GenerateCommand& command) {
-  KV_TRY(const ModelFiles files, find_model_files(command.model_folder));
-  KV_TRY(Model model, Model::load(files.weights));
-  KV_TRY(Tokenizer tokenizer, Tokenizer::load(files.tokenizer, model.config().vocab_size));
-  KV_TRY(KernelModule kernel, KernelModule::open(command.kernel_file.empty()
-                                                     ? KernelModule::default_path()
-                                                     : std::filesystem::path(command.kernel_file)));
-  return Loaded{std::move(model), std::move(tokenizer), std::move(kernel)};
+// Nothing after a line on stderr.
+std::optional<Loaded> load(const GenerateCommand& command) {
+  const auto load_model = [&]() -> Result<std::pair<Model, Tokenizer>> {
+    KV_TRY(const ModelFiles files, find_model_files(command.model_folder));
+    KV_TRY(Model model, Model::load(files.weights));
+    KV_TRY(Tokenizer tokenizer, Tokenizer::load(files.tokenizer, model.config().vocab_size));
+    return std::pair(std::move(model), std::move(tokenizer));
+  };
+  auto model = load_model();
+  if (!model) {
+    (void)failed(model_message(command.model_folder, model.error()));
+    return std::nullopt;
+  }
+  const std::string file =
+      command.kernel_file.empty() ? KernelModule::default_path().string() : command.kernel_file;
+  auto kernel = KernelModule::open(file);
+  if (!kernel) {
+    (void)failed(kernel_message(file, kernel.error()));
+    return std::nullopt;
+  }
+  return Loaded{std::move(model->first), std::move(model->second), std::move(*kernel)};
 }
 
-Result<Generated> generate(const GenerateCommand& command, const Loaded& loaded,
-                           std::vector<Token> prompt, client::Session& session) {
+struct Outcome {
+  Generated generated;
+  Error lost{ErrorCode::ok, {}, {}};  // why the service was lost on the way
+};
+
+Result<Outcome> generate(const GenerateCommand& command, const Loaded& loaded,
+                         std::vector<Token> prompt, client::Session& session) {
   KV_TRY(const auto generator,
          Generator::make(loaded.model, loaded.tokenizer, loaded.kernel.kernel(),
                          choose_gemm_backend(loaded.model.config()), session,
@@ -100,38 +116,58 @@ Result<Generated> generate(const GenerateCommand& command, const Loaded& loaded,
        .skip_read = command.skip_read}));
   KV_TRY(std::vector<Generated> results, generator->run());
   if (results.front().error.code != ErrorCode::ok) return results.front().error;
-  if (generator->session_error().code != ErrorCode::ok) {
-    (void)failed("the service was lost; generated to the end without it",
-                 generator->session_error());
+  return Outcome{std::move(results.front()), generator->session_error()};
+}
+
+// What the service was started with; 0 where it does not say.
+std::uint32_t block_tokens_of(client::Client& service, const GenerateCommand& command) {
+  const auto status = service.status(client::in(command.timeout));
+  return status ? status->block_tokens : 0;
+}
+
+// Before the service is asked for anything: nothing is computed that cannot be written.
+bool is_writable(const std::string& file) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::absolute(file, ignored).parent_path();
+  return !std::filesystem::is_directory(file, ignored) && access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+int generate_and_print(const GenerateCommand& command, const Loaded& loaded,
+                       std::vector<Token> prompt, client::Client& service) {
+  const std::size_t prompt_tokens = prompt.size();
+  const Result<Outcome> result = generate(command, loaded, std::move(prompt), service);
+  if (!result) {
+    const bool differs = result.error().code == ErrorCode::mismatch;
+    return failed(generate_message(command, result.error(), prompt_tokens,
+                                   differs ? block_tokens_of(service, command) : 0));
   }
-  return std::move(results.front());
+  const Generated& generated = result->generated;
+  print(generated, prompt_tokens, command.json);
+  if (!command.logits_file.empty() && !write_logits(command.logits_file, generated.logits)) {
+    return failed(logits_message(command.logits_file));
+  }
+  if (result->lost.code != ErrorCode::ok) {
+    return failed("the service was lost; generated to the end without it: " +
+                  describe(result->lost));
+  }
+  return 0;
 }
 
 }  // namespace
 
-std::vector<Token> parse_tokens(const std::string& text) {
-  std::vector<Token> tokens;
-  const char* next = text.data();
-  const char* end = text.data() + text.size();
-  while (true) {
-    Token token = 0;
-    const auto parsed = std::from_chars(next, end, token);
-    if (parsed.ec != std::errc()) return {};
-    tokens.push_back(token);
-    if (parsed.ptr == end) return tokens;
-    if (*parsed.ptr != ',') return {};
-    next = parsed.ptr + 1;
-  }
-}
-
 int run_generate(const GenerateCommand& command) {
-  const Result<Loaded> loaded = load(command);
-  if (!loaded) return failed("cannot load the model", loaded.error());
+  const std::optional<Loaded> loaded = load(command);
+  if (!loaded) return 1;
   std::vector<Token> prompt = command.prompt_tokens;
   if (prompt.empty()) {
     Result<std::vector<Token>> encoded = loaded->tokenizer.encode(command.prompt);
-    if (!encoded) return failed("cannot encode the prompt", encoded.error());
+    if (!encoded) return failed("--prompt: " + describe(encoded.error()));
     prompt = std::move(*encoded);
+  }
+  const std::string refusal = prompt_message(command, loaded->model.config(), prompt);
+  if (!refusal.empty()) return failed(refusal);
+  if (!command.logits_file.empty() && !is_writable(command.logits_file)) {
+    return failed(logits_message(command.logits_file));
   }
   client::Client::Options options;
   options.dir = command.dir;
@@ -139,17 +175,8 @@ int run_generate(const GenerateCommand& command) {
   options.name = "cachesvc-runner";
   options.deadline = client::in(std::min(command.timeout, std::chrono::milliseconds(5'000)));
   const auto connected = client::Client::connect(options);
-  if (!connected) {
-    return failed("cannot connect", connected.error());
-  }
-  const std::size_t prompt_tokens = prompt.size();
-  const Result<Generated> result = generate(command, *loaded, std::move(prompt), **connected);
-  if (!result) return failed("cannot generate", result.error());
-  if (!command.logits_file.empty() && !write_logits(command.logits_file, result->logits)) {
-    return failed("cannot write the logits", {ErrorCode::unavailable, "file not writable", {}});
-  }
-  print(*result, prompt_tokens, command.json);
-  return 0;
+  if (!connected) return failed(connect_message(command, connected.error()));
+  return generate_and_print(command, *loaded, std::move(prompt), **connected);
 }
 
 }  // namespace kv::runner

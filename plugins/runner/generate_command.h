@@ -27,10 +27,8 @@ struct GenerateCommand {
   bool json = false;
 };
 
-// "1,403,407" as tokens; empty when it is anything else.
-[[nodiscard]] std::vector<Token> parse_tokens(const std::string& text);
-
-// The exit code: 0, or 1 after one line on stderr.
+// The exit code: 0, or 1 after one line on stderr. When the service is lost on the way, the text is
+// generated and printed all the same where that is possible, and the code is 1.
 [[nodiscard]] int run_generate(const GenerateCommand& command);
 
 }  // namespace kv::runner

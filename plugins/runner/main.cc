@@ -1,9 +1,12 @@
 // cachesvc-runner: the reference model runner's program.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "plugins/runner/arguments.h"
 #include "plugins/runner/generate_command.h"
 
 namespace {
@@ -16,17 +19,28 @@ constexpr const char* kExamples = R"(Examples:
   cachesvc-runner generate --model DIR --prompt "" --max-tokens 256 --json
   cachesvc-runner generate --model DIR --prompt-tokens 1,403,407,261,378 --max-tokens 8 \
       --dir /run/cachesvc --logits logits.f32 --json
+  cachesvc-runner generate --model DIR --prompt-tokens @tokens.txt --timeout 5s
 
-Exit codes: 0 ok, 1 failed or unreachable, 2 usage.)";
+Exit codes: 0 ok, 1 failed or unreachable, 2 usage. When the service dies in the middle of a run,
+the text is still generated to the end and printed, and the exit code is 1.)";
 
-void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::string& tokens,
-                 double& timeout_s) {
+std::string check_time(const std::string& text) {
+  const auto time = kv::runner::parse_time(text);
+  return time ? std::string() : std::string(time.error().reason);
+}
+
+void set_time(std::chrono::milliseconds& to, const std::string& text) {
+  if (const auto time = kv::runner::parse_time(text)) to = *time;
+}
+
+void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::string& tokens) {
   generate.add_option("--model", command.model_folder, "Folder with a tok*.bin and another *.bin")
       ->required();
   auto* prompt =
       generate.add_option("--prompt", command.prompt, "Text to continue; \"\" begins a text");
   auto* prompt_tokens =
-      generate.add_option("--prompt-tokens", tokens, "The prompt as token ids, as in 1,403,407");
+      generate.add_option("--prompt-tokens", tokens,
+                          "The prompt as token ids: 1,403,407; @FILE reads them from a file");
   prompt->excludes(prompt_tokens);
   generate.add_option("--max-tokens", command.max_tokens, "Tokens to generate at most")
       ->capture_default_str()
@@ -39,9 +53,11 @@ void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::
   generate.add_option("--chunk", command.chunk_tokens, "Prompt tokens computed in one step")
       ->capture_default_str()
       ->check(CLI::Range(1U, 65'536U));
-  generate.add_option("--timeout", timeout_s, "Seconds to wait for the service, each call")
-      ->capture_default_str()
-      ->check(CLI::Range(0.001, 86'400.0));
+  generate
+      .add_option_function<std::string>(
+          "--timeout", [&command](const std::string& text) { set_time(command.timeout, text); },
+          "Time to wait for the service, each call: 500ms, 5s, 2m (default: 30s)")
+      ->check(check_time);
   generate.add_option("--kernel", command.kernel_file, "Kernel plug-in (default: the CPU one)");
   generate.add_option("--logits", command.logits_file,
                       "Write the logits of every generated position here, raw fp32");
@@ -50,30 +66,55 @@ void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::
   generate.footer(kExamples);
 }
 
+int usage_error(std::string message, const std::string& command) {
+  std::ranges::replace(message, '\n', ' ');
+  std::fprintf(stderr, "error: %s; see cachesvc-runner %s--help\n", message.c_str(),
+               command.c_str());
+  return kUsageError;
+}
+
+// What is there and should not be is said before what is missing.
+int usage_error(const CLI::App& app, const CLI::App& generate, const CLI::ParseError& error) {
+  const bool is_generate = generate.parsed();
+  const std::string help = is_generate ? "generate " : "";
+  const auto unknown = app.remaining(true);
+  if (!unknown.empty()) {
+    const bool is_option = unknown.front().starts_with('-');
+    if (is_option) return usage_error("unknown option " + unknown.front(), help);
+    if (is_generate) return usage_error("unexpected argument " + unknown.front(), help);
+    return usage_error("unknown command " + unknown.front() + "; commands: generate", help);
+  }
+  if (app.count_all() == 1) return usage_error("name a command: generate", help);
+  return usage_error(error.what(), help);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Generates text with a model whose KV cache cachesvc owns.", "cachesvc-runner");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "cachesvc-runner " KV_VERSION, "Print the version");
   app.footer(kExamples);
   kv::runner::GenerateCommand command;
   std::string tokens;
-  double timeout_s = 30;
   CLI::App* generate = app.add_subcommand("generate", "Continue one prompt, greedily");
-  add_options(*generate, command, tokens, timeout_s);
+  add_options(*generate, command, tokens);
   try {
     app.parse(argc, argv);
-    if (generate->count("--prompt") + generate->count("--prompt-tokens") == 0) {
-      throw CLI::RequiredError("--prompt or --prompt-tokens");
-    }
-    if (generate->count("--prompt-tokens") > 0) {
-      command.prompt_tokens = kv::runner::parse_tokens(tokens);
-      if (command.prompt_tokens.empty()) {
-        throw CLI::ValidationError("--prompt-tokens", "not a list of token ids");
-      }
-    }
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsageError;
+    return usage_error(app, *generate, error);
   }
-  command.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1'000));
+  if (generate->count("--prompt") + generate->count("--prompt-tokens") == 0) {
+    return usage_error("generate: --prompt or --prompt-tokens is required", "generate ");
+  }
+  if (generate->count("--prompt-tokens") > 0) {
+    auto read = kv::runner::read_tokens(tokens);
+    if (!read) {
+      return usage_error("--prompt-tokens " + tokens + ": " + std::string(read.error().reason),
+                         "generate ");
+    }
+    command.prompt_tokens = std::move(*read);
+  }
   return kv::runner::run_generate(command);
 }
 
@@ -83,7 +124,7 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "cachesvc-runner: %s\n", error.what());
+    std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }
 }

@@ -1,71 +1,219 @@
-// The program cachesvc-runner as a person starts it, with no service to talk to.
-#include <array>
+// The program cachesvc-runner as a person starts it: what it says, and its exit code.
+#include "tests/tools/cachectl/program.h"
+
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "tests/plugins/client/temporary_dir.h"
 
 namespace kv::test {
 namespace {
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;  // both streams
-};
+using std::chrono::seconds;
+using Arguments = std::vector<std::string>;
 
-Outcome run(const std::string& arguments) {
-  const std::string command = std::string(KV_BINARY_DIR "/bin/cachesvc-runner ") + arguments;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> buffer{};
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
-  outcome.exit_code = WEXITSTATUS(pclose(pipe));
-  return outcome;
+constexpr const char* kModel = KV_SOURCE_DIR "/plugins/runner/models/stories260K";
+constexpr const char* kUsage = "; see cachesvc-runner generate --help\n";
+
+ProgramResult run(const Arguments& arguments) {
+  Arguments all{built("cachesvc-runner")};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return run_program(all);
 }
 
-std::string model() { return " --model " KV_SOURCE_DIR "/plugins/runner/models/stories260K "; }
-
-TEST(RunnerProgram, HelpShowsExamplesAndSucceeds) {
-  const Outcome outcome = run("generate --help");
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_NE(outcome.output.find("Examples:"), std::string::npos);
-  EXPECT_NE(outcome.output.find("--prompt-tokens"), std::string::npos);
+// With the model; the prompt is "a" unless `more` has one.
+ProgramResult generate(const Arguments& more) {
+  Arguments all{"generate", "--model", kModel};
+  const bool has_prompt = std::ranges::any_of(
+      more, [](const std::string& text) { return text.starts_with("--prompt"); });
+  if (!has_prompt) all.insert(all.end(), {"--prompt", "a"});
+  all.insert(all.end(), more.begin(), more.end());
+  return run(all);
 }
 
-TEST(RunnerProgram, WrongUsageIsExitCodeTwo) {
-  EXPECT_EQ(run("").exit_code, 2);
-  EXPECT_EQ(run("generate").exit_code, 2);
-  EXPECT_EQ(run("generate" + model()).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a").exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --prompt-tokens 1" + model()).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --max-tokens 0" + model()).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --chunk 0" + model()).exit_code, 2);
-  EXPECT_EQ(run("generate --prompt a --surprise" + model()).exit_code, 2);
-  for (const char* tokens : {"\"\"", "1,", ",1", "1,,2", "1.2", "-1", "4294967296", "a"}) {
-    EXPECT_EQ(run("generate --prompt-tokens " + std::string(tokens) + model()).exit_code, 2)
-        << tokens;
+void expect_failure(const ProgramResult& result, int exit_code, const std::string& message) {
+  EXPECT_EQ(result.exit_code, exit_code);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err, "error: " + message);
+}
+
+void expect_usage(const ProgramResult& result, const std::string& message) {
+  expect_failure(result, 2, message + kUsage);
+}
+
+TEST(RunnerProgram, HelpShowsExamplesAndWhatALostServiceMeans) {
+  const ProgramResult result = run({"generate", "--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* text :
+       {"Examples:", "--prompt-tokens", "@FILE", "500ms, 5s, 2m (default: 30s)",
+        "When the service dies in the middle of a run", "printed, and the exit code is 1"}) {
+    EXPECT_NE(result.out.find(text), std::string::npos) << text;
   }
 }
 
-TEST(RunnerProgram, WithoutAServiceItFailsWithOneLineInTime) {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("kv_runner_program_test." + std::to_string(getpid()));
-  const auto begin = std::chrono::steady_clock::now();
-  const Outcome outcome = run("generate --prompt \"\" --json --dir " + folder.string() + model());
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
-  EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
-  EXPECT_NE(outcome.output.find("cachesvc serve"), std::string::npos) << outcome.output;
+TEST(RunnerProgram, VersionIsOneLine) {
+  const ProgramResult result = run({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.out.starts_with("cachesvc-runner ")) << result.out;
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 1);
 }
 
-TEST(RunnerProgram, AFolderWithoutAModelFailsWithOneLine) {
-  const Outcome outcome = run("generate --prompt a --model " KV_SOURCE_DIR "/schemas");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
+TEST(RunnerProgram, WrongUsageIsExitCodeTwo) {
+  for (const Arguments& arguments :
+       {Arguments{"generate", "--prompt", "a"},
+        {"generate", "--model", kModel},
+        {"generate", "--model", kModel, "--prompt", "a", "--prompt-tokens", "1"}}) {
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_TRUE(result.err.starts_with("error: ") && result.err.ends_with(kUsage)) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
+  EXPECT_EQ(generate({"--max-tokens", "0"}).exit_code, 2);
+  EXPECT_EQ(generate({"--chunk", "0"}).exit_code, 2);
+  for (const char* tokens : {"", "1,", ",1", "1,,2", "1.2", "-1", "4294967296", "a"}) {
+    EXPECT_EQ(generate({"--prompt-tokens=" + std::string(tokens)}).exit_code, 2) << tokens;
+  }
+}
+
+TEST(RunnerProgram, WhatItDoesNotKnowIsNamed) {
+  expect_failure(run({}), 2, "name a command: generate; see cachesvc-runner --help\n");
+  expect_failure(run({"gen"}), 2,
+                 "unknown command gen; commands: generate; see cachesvc-runner --help\n");
+  expect_failure(run({"--bogus"}), 2, "unknown option --bogus; see cachesvc-runner --help\n");
+  expect_usage(generate({"--surprise"}), "unknown option --surprise");
+  expect_usage(generate({"extra"}), "unexpected argument extra");
+}
+
+TEST(RunnerProgram, ATimeNeedsAUnit) {
+  for (const char* time : {"5", "0s", "5x", "-1s", "61m"}) {
+    SCOPED_TRACE(time);
+    expect_usage(generate({"--timeout=" + std::string(time)}),
+                 "--timeout: a time needs a number and a unit: 250ms, 5s, 2m");
+  }
+}
+
+TEST(RunnerProgram, WithoutAServiceItSaysWhereItLookedAndHowToStartOne) {
+  const TemporaryDir dir;
+  const std::string socket = "ipc://" + dir.path() + "/service.sock";
+  const ProgramResult result = generate({"--json", "--timeout", "500ms", "--dir", dir.path()});
+  expect_failure(
+      result, 1,
+      "no service answers on " + socket + "; start one: cachesvc serve --dir " + dir.path() + "\n");
+  EXPECT_LT(result.time, seconds(2));
+  expect_failure(generate({"--endpoint", socket}), 1,
+                 "no service answers on " + socket + "; start one: cachesvc serve --endpoint " +
+                     socket + "\n");
+}
+
+TEST(RunnerProgram, AModelThatIsNotThereIsNamedWithTheRemedy) {
+  const std::string remedy = "; give the folder that holds tok*.bin and the weights (*.bin)\n";
+  const TemporaryDir dir;
+  const auto with = [](const std::string& folder) {
+    return run({"generate", "--prompt", "a", "--model", folder});
+  };
+  const std::string none = dir.path() + "/none";
+  expect_failure(with(none), 1, "--model " + none + ": no such folder" + remedy);
+  const std::string file = dir.path() + "/file";
+  std::ofstream(file) << "x";
+  expect_failure(with(file), 1, "--model " + file + ": is no folder" + remedy);
+  expect_failure(with(dir.path()), 1,
+                 "--model " + dir.path() + ": model folder: no *.bin with the weights" + remedy);
+}
+
+TEST(RunnerProgram, WhatTheModelCannotTakeIsBlamedOnTheRightOption) {
+  expect_failure(generate({"--max-tokens", "100000"}), 1,
+                 "--max-tokens 100000: the model's context holds 512 tokens and the prompt has 2; "
+                 "give at most 511\n");
+  std::string ids = "1";
+  for (int i = 1; i < 600; ++i) ids.append(",403");
+  expect_failure(generate({"--prompt-tokens", ids, "--max-tokens", "4"}), 1,
+                 "--prompt-tokens: 600 tokens and --max-tokens 4, but the model's context holds "
+                 "512; shorten the prompt\n");
+  expect_failure(generate({"--prompt-tokens", "1,99999"}), 1,
+                 "--prompt-tokens: token 99999 is outside the vocabulary of 512 tokens; give ids "
+                 "below 512\n");
+}
+
+TEST(RunnerProgram, PathsThatCannotBeUsedAreNamed) {
+  const TemporaryDir dir;
+  const std::string none = dir.path() + "/none/x";
+  expect_failure(
+      generate({"--kernel", none}), 1,
+      "--kernel " + none + ": kernel module: cannot be opened; give a kernel plug-in (*.so)\n");
+  for (const std::string& file : {none, dir.path()}) {
+    expect_failure(
+        generate({"--logits", file}), 1,
+        "--logits " + file + ": cannot be written; give a file in a folder that exists\n");
+  }
+  for (const std::string& file : {none, dir.path()}) {
+    expect_usage(generate({"--prompt-tokens", "@" + file}),
+                 "--prompt-tokens @" + file + ": the file cannot be read; check the path");
+  }
+}
+
+class RunnerProgramWithAService : public testing::Test {
+ protected:
+  void start(const std::string& device_bytes) {
+    service_ = std::make_unique<Program>(
+        Arguments{built("cachesvc"), "serve", "--dir", dir_.path()},
+        Arguments{"CACHESVC_DEVICE__BYTES=" + device_bytes, "CACHESVC_HOST__BYTES=1MiB",
+                  "CACHESVC_DISK__BYTES=4MiB"});
+    ASSERT_TRUE(service_->read_lines(1, seconds(30))) << service_->err();
+  }
+  [[nodiscard]] ProgramResult generate_here(Arguments more) const {
+    more.insert(more.end(), {"--dir", dir_.path()});
+    return generate(more);
+  }
+
+  TemporaryDir dir_;
+  std::unique_ptr<Program> service_;
+};
+
+TEST_F(RunnerProgramWithAService, ReadsTokensFromAFile) {
+  start("1MiB");
+  const std::string file = dir_.path() + "/tokens";
+  std::ofstream(file) << "1, 403\n407 261,378\n";
+  const ProgramResult from_file = generate_here({"--prompt-tokens", "@" + file});
+  const ProgramResult direct = generate_here({"--prompt-tokens", "1,403,407,261,378"});
+  EXPECT_EQ(from_file.exit_code, 0) << from_file.err;
+  const auto text_of = [](const ProgramResult& result) {
+    return result.out.substr(0, result.out.find("\n\nprompt 5 tokens:"));
+  };
+  EXPECT_NE(from_file.out.find("\n\nprompt 5 tokens:"), std::string::npos) << from_file.out;
+  EXPECT_EQ(text_of(from_file), text_of(direct));
+}
+
+TEST_F(RunnerProgramWithAService, ABlockSizeThatDiffersFromTheServicesIsNamed) {
+  start("1MiB");
+  ASSERT_EQ(generate_here({"--max-tokens", "1"}).exit_code, 0);
+  expect_failure(generate_here({"--block-tokens", "8"}), 1,
+                 "--block-tokens 8: the service has 16 (block_tokens); pass --block-tokens 16, or "
+                 "use another --dir\n");
+  expect_failure(generate_here({"--block-tokens", "7"}), 1,
+                 "--block-tokens 7: not a power of two; give a power of two up to 1024\n");
+}
+
+TEST_F(RunnerProgramWithAService, ADeviceTierThatIsTooSmallIsSaidSo) {
+  start("128KiB");
+  expect_failure(generate_here({"--max-tokens", "500"}), 1,
+                 "--max-tokens 500: with the prompt's 2 tokens it can never fit the device tier; "
+                 "raise device.bytes of the service or lower --max-tokens\n");
+  expect_failure(generate_here({"--block-tokens", "1024"}), 1,
+                 "--block-tokens 1024: the service has 16 (block_tokens); pass --block-tokens 16, "
+                 "or use another --dir\n");
+}
+
+TEST_F(RunnerProgramWithAService, ABlockLargerThanTheDeviceTierIsSaidSo) {
+  start("128KiB");
+  expect_failure(generate_here({"--block-tokens", "1024"}), 1,
+                 "--block-tokens 1024: one block is larger than the device tier; raise "
+                 "device.bytes of the service\n");
 }
 
 }  // namespace

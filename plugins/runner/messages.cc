@@ -1,0 +1,142 @@
+#include "plugins/runner/messages.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "plugins/client/default_dir.h"
+
+namespace kv::runner {
+namespace {
+
+constexpr const char* kFolderRule = "the folder that holds tok*.bin and the weights (*.bin)";
+
+std::string service_of(const GenerateCommand& command) {
+  const auto addresses = client::find_addresses(command.dir, command.endpoint);
+  if (addresses) return addresses->service;
+  if (!command.endpoint.empty()) return "--endpoint " + command.endpoint;
+  return command.dir.empty() ? "the service" : "--dir " + command.dir;
+}
+
+std::string mismatch_message(const GenerateCommand& command, const Error& error,
+                             std::uint32_t service_block_tokens) {
+  if (error.field != "block_tokens" || service_block_tokens == 0) {
+    return service_of(command) + ": " + describe(error) +
+           "; give this model a service of its own, on another --dir";
+  }
+  const std::string theirs = std::to_string(service_block_tokens);
+  return "--block-tokens " + std::to_string(command.block_tokens) + ": the service has " + theirs +
+         " (block_tokens); pass --block-tokens " + theirs + ", or use another --dir";
+}
+
+}  // namespace
+
+std::string describe(const Error& error) {
+  std::string text(error.reason);
+  if (!error.field.empty()) text += " (" + std::string(error.field) + ")";
+  return text;
+}
+
+std::string model_message(const std::string& folder, const Error& error) {
+  const std::string start = "--model " + folder + ": ";
+  std::error_code failed;
+  const auto kind = std::filesystem::status(folder, failed).type();
+  if (kind == std::filesystem::file_type::not_found) {
+    return start + "no such folder; give " + kFolderRule;
+  }
+  if (kind != std::filesystem::file_type::directory) {
+    return start + "is no folder; give " + kFolderRule;
+  }
+  return start + describe(error) + "; give " + kFolderRule;
+}
+
+std::string kernel_message(const std::string& file, const Error& error) {
+  return "--kernel " + file + ": " + describe(error) + "; give a kernel plug-in (*.so)";
+}
+
+std::string logits_message(const std::string& file) {
+  return "--logits " + file + ": cannot be written; give a file in a folder that exists";
+}
+
+std::string prompt_message(const GenerateCommand& command, const ModelConfig& config,
+                           const std::vector<Token>& prompt) {
+  const std::string option = command.prompt_tokens.empty() ? "--prompt" : "--prompt-tokens";
+  const std::string vocabulary = std::to_string(config.vocab_size);
+  const auto outside =
+      std::ranges::find_if(prompt, [&](Token token) { return token >= config.vocab_size; });
+  if (outside != prompt.end()) {
+    return option + ": token " + std::to_string(*outside) + " is outside the vocabulary of " +
+           vocabulary + " tokens; give ids below " + vocabulary;
+  }
+  const std::uint64_t room = std::uint64_t{config.context_length} + 1;
+  const std::string context = std::to_string(config.context_length);
+  const std::string length = std::to_string(prompt.size());
+  if (prompt.size() >= room) {
+    return option + ": " + length + " tokens and --max-tokens " +
+           std::to_string(command.max_tokens) + ", but the model's context holds " + context +
+           "; shorten the prompt";
+  }
+  if (prompt.size() + std::uint64_t{command.max_tokens} <= room) return {};
+  return "--max-tokens " + std::to_string(command.max_tokens) + ": the model's context holds " +
+         context + " tokens and the prompt has " + length + "; give at most " +
+         std::to_string(room - prompt.size());
+}
+
+std::string connect_message(const GenerateCommand& command, const Error& error) {
+  const auto addresses = client::find_addresses(command.dir, command.endpoint);
+  std::string text = service_of(command) + ": " + describe(error);
+  if (!addresses) return text + "; name the service with --dir or --endpoint";
+  switch (error.code) {
+    case ErrorCode::unavailable: {
+      const std::string start =
+          "start one: cachesvc serve " +
+          (command.endpoint.empty()
+               ? "--dir " + std::filesystem::path(addresses->attach).parent_path().string()
+               : "--endpoint " + command.endpoint);
+      // The client does not know how it was told where to look.
+      return error.reason.starts_with("no service answers")
+                 ? "no service answers on " + addresses->service + "; " + start
+                 : text + "; or " + start;
+    }
+    case ErrorCode::deadline:
+      return text + "; it is busy or hung: try again, with a longer --timeout, or restart it";
+    case ErrorCode::denied:
+      return text + "; run this as the user of the service";
+    default:
+      return text + "; check that the runner and the service are of the same version";
+  }
+}
+
+std::string generate_message(const GenerateCommand& command, const Error& error,
+                             std::size_t prompt_tokens, std::uint32_t service_block_tokens) {
+  const std::string block = "--block-tokens " + std::to_string(command.block_tokens) + ": ";
+  if (error.code == ErrorCode::mismatch) {
+    return mismatch_message(command, error, service_block_tokens);
+  }
+  if (error.code == ErrorCode::too_large && error.field == "max_new_tokens") {
+    return "--max-tokens " + std::to_string(command.max_tokens) + ": with the prompt's " +
+           std::to_string(prompt_tokens) +
+           " tokens it can never fit the device tier; raise device.bytes of the service or lower "
+           "--max-tokens";
+  }
+  if (error.code == ErrorCode::too_large && error.field == "device.bytes") {
+    return block + "one block is larger than the device tier; raise device.bytes of the service";
+  }
+  if (error.code == ErrorCode::invalid && error.field == "block_tokens") {
+    return block + std::string(error.reason) + "; give a power of two up to 1024";
+  }
+  std::string text = service_of(command) + ": " + describe(error);
+  switch (error.code) {
+    case ErrorCode::exhausted:
+    case ErrorCode::busy:
+      return text + "; try again later, or with a longer --timeout";
+    case ErrorCode::deadline:
+      return text + "; try again with a longer --timeout, or restart the service";
+    case ErrorCode::stale:
+    case ErrorCode::unavailable:
+      return text + "; run this again when the service is up";
+    default:
+      return text;
+  }
+}
+
+}  // namespace kv::runner

@@ -1,0 +1,27 @@
+// What cachesvc-runner says when it fails: one line that names the option or path to blame, the
+// values and a remedy. Owner: the caller. Threads: any. Cost: O(1); some look at a path.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "allocator/base/result.h"
+#include "plugins/runner/generate_command.h"
+#include "plugins/runner/model.h"
+
+namespace kv::runner {
+
+[[nodiscard]] std::string describe(const Error& error);  // the reason and the field
+[[nodiscard]] std::string model_message(const std::string& folder, const Error& error);
+[[nodiscard]] std::string kernel_message(const std::string& file, const Error& error);
+[[nodiscard]] std::string logits_message(const std::string& file);
+// Empty when the model can take the prompt and the wanted tokens.
+[[nodiscard]] std::string prompt_message(const GenerateCommand& command, const ModelConfig& config,
+                                         const std::vector<Token>& prompt);
+[[nodiscard]] std::string connect_message(const GenerateCommand& command, const Error& error);
+// `service_block_tokens`: 0 where unknown.
+[[nodiscard]] std::string generate_message(const GenerateCommand& command, const Error& error,
+                                           std::size_t prompt_tokens,
+                                           std::uint32_t service_block_tokens);
+
+}  // namespace kv::runner
