@@ -1,4 +1,5 @@
 // The program `cachesvc`: its command line. Each command is a function in commands.h.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -45,9 +46,37 @@ kv::shell::ConfigSources to_sources(const Arguments& arguments) {
   return sources;
 }
 
+int usage_error(std::string message, const std::string& command) {
+  std::ranges::replace(message, '\n', ' ');
+  std::fprintf(stderr, "error: %s; see cachesvc %s--help\n", message.c_str(), command.c_str());
+  return kv::shell::kExitUsage;
+}
+
+// What is there and should not be is said before what is missing.
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string path;  // of the command that was reached: "config show "
+  std::string commands = "serve, version, config";
+  const CLI::App* reached = &app;
+  while (!reached->get_subcommands().empty()) {
+    reached = reached->get_subcommands().front();
+    path += reached->get_name() + " ";
+    commands = reached->get_name() == "config" ? "show, check" : "";
+  }
+  const auto unknown = app.remaining(true);
+  if (unknown.empty()) {
+    const bool is_missing = !commands.empty() && reached->count_all() == 1;
+    return usage_error(is_missing ? "name a command: " + commands : error.what(), path);
+  }
+  if (unknown.front().starts_with('-'))
+    return usage_error("unknown option " + unknown.front(), path);
+  if (commands.empty()) return usage_error("unexpected argument " + unknown.front(), path);
+  return usage_error("unknown command " + path + unknown.front() + "; commands: " + commands, path);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("cachesvc: a KV-cache service for language-model inference");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "cachesvc " KV_VERSION, "print the version");
   app.footer(
       "Examples:\n"
       "  cachesvc serve --dir /run/cachesvc\n"
@@ -70,8 +99,10 @@ int run(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kv::shell::kExitOk : kv::shell::kExitUsage;
+    return usage_error(app, error);
   }
   if (version->parsed()) {
     std::puts("cachesvc " KV_VERSION);

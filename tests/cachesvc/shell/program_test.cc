@@ -1,4 +1,5 @@
 // The program `cachesvc`, as a process of its own.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -213,15 +214,36 @@ TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   EXPECT_EQ(shown["service.dir"]["value"], dir.path());
 }
 
-TEST(Program, AnUnknownCommandIsUsageAndVersionIsOneLine) {
-  ChildProcess unknown(command({"fly"}));
-  EXPECT_EQ(unknown.wait(), shell::kExitUsage);
-  ChildProcess none(command({}));
-  EXPECT_EQ(none.wait(), shell::kExitUsage);
-  ChildProcess version(command({"version"}));
-  const std::string line = version.rest();
-  EXPECT_EQ(version.wait(), 0);
-  EXPECT_TRUE(line.starts_with("cachesvc ") && line.ends_with("\n")) << line;
+TEST(Program, WhatItDoesNotKnowIsNamedAndIsUsage) {
+  const auto expect_usage = [](const std::vector<std::string>& arguments, const std::string& line) {
+    ChildProcess program(command(arguments));
+    EXPECT_EQ(program.rest(), "");
+    EXPECT_EQ(program.wait(), shell::kExitUsage);
+    EXPECT_EQ(program.errors(), "error: " + line + "\n");
+  };
+  const std::string commands = "commands: serve, version, config; see cachesvc --help";
+  expect_usage({"serv"}, "unknown command serv; " + commands);
+  expect_usage({"help"}, "unknown command help; " + commands);
+  expect_usage({}, "name a command: serve, version, config; see cachesvc --help");
+  expect_usage({"--bogus"}, "unknown option --bogus; see cachesvc --help");
+  expect_usage({"serve", "now"}, "unexpected argument now; see cachesvc serve --help");
+  expect_usage({"serve", "--bogus"}, "unknown option --bogus; see cachesvc serve --help");
+  expect_usage({"serve", "--dir"}, "--dir: 1 required TEXT missing; see cachesvc serve --help");
+  expect_usage({"config"}, "name a command: show, check; see cachesvc config --help");
+  expect_usage({"config", "list"},
+               "unknown command config list; commands: show, check; see cachesvc config --help");
+  expect_usage({"config", "show", "all"},
+               "unexpected argument all; see cachesvc config show --help");
+}
+
+TEST(Program, VersionIsOneLineHoweverItIsAsked) {
+  for (const char* asked : {"version", "--version"}) {
+    ChildProcess version(command({asked}));
+    const std::string line = version.rest();
+    EXPECT_EQ(version.wait(), 0);
+    EXPECT_TRUE(line.starts_with("cachesvc ") && line.ends_with("\n")) << line;
+    EXPECT_EQ(std::ranges::count(line, '\n'), 1);
+  }
 }
 
 }  // namespace
