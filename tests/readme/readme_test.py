@@ -22,9 +22,17 @@ def commands(readme):
     return "\n".join(kept)
 
 
+def check_text(readme):
+    """No hole that somebody meant to fill."""
+    holes = re.findall(r"@[A-Z]+@", readme)
+    assert not holes, f"README.md has holes: {holes}"
+
+
 def main():
     root, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    script = commands((root / "README.md").read_text())
+    readme = (root / "README.md").read_text()
+    check_text(readme)
+    script = commands(readme)
     script = re.sub(r"(\$PWD/)?build/release", str(build), script)
     script = script.replace("tools/demo", f"python3 tools/dev/demo.py {build}")
     # A process group of its own: a service left running by the README ends with the test.
