@@ -143,8 +143,9 @@ void VirtualClient::on_ready(Sequence& sequence, const core::Account& account) {
   sequence.hit_tokens = static_cast<std::uint32_t>(hits);
   sequence.computed = sequence.hit_tokens;
   sequence.published = sequence.hit_tokens;
-  for (std::uint32_t block = 0; (block + 1) * block_tokens() <= hits; ++block) {
-    const Fingerprint bytes = prefix(sequence, std::size_t{block + 1} * block_tokens());
+  const auto hit_blocks = static_cast<std::uint32_t>(hits / block_tokens());
+  for (std::uint32_t block = 0; block < hit_blocks; ++block) {
+    const Fingerprint bytes = prefix(sequence, (block + 1) * block_tokens());
     for (std::uint32_t g = 0; g < sequence.tables.size(); ++g) {
       const SlotId slot = sequence.tables[g][block];
       if (world_->tiers().read(Tier::device, GroupId{g}, slot) != of_group(bytes, GroupId{g})) {

@@ -213,7 +213,7 @@ TEST(DiskStoreDeathTest, OpensOrRefusesOnAFullDiskButNeverCrashes) {
 TEST(DiskStoreDeathTest, ADiskThatFillsUpWhileItServesNeverCrashesIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const KvLayout layout = page_layout();
-  for (const rlim_t bytes : {0, 64, 1'024, 4'096, 65'536}) {
+  for (const rlim_t bytes : {0U, 64U, 1'024U, 4'096U, 65'536U}) {
     const TempDirectory directory;
     const auto serve_and_exit = [&] {
       const std::unique_ptr<DiskStore> store = open_store(options_of(directory / "store"), layout);
