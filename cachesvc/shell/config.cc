@@ -324,7 +324,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
   }
   Config& config = loaded.config;
   if (config.dir.empty()) {
-    const Setting& dir = settings[*find_key("service.dir")];
+    const Setting& dir = settings[find_key("service.dir").value_or(0)];
     const bool is_given = dir.origin != "default";
     loaded.problems.push_back({"service.dir",
                                is_given ? "\"\": the directory is empty (" + dir.place + ")"
