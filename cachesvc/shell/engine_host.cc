@@ -45,6 +45,7 @@ void EngineHost::remove(ClientId id) {
 
 void EngineHost::tick() {
   step(core::Tick{});
+  log_bad_blocks_seldom();
   if (flushed_) {  // the own client's lease may be shorter than the flush
     step(core::Heartbeat{.header = {.client = own_client_, .request = RequestId(++own_request_)}});
   }
@@ -240,6 +241,13 @@ void EngineHost::send(std::string_view identity, std::span<const std::byte> fram
 void EngineHost::handle(const TransferCompletion& completion) {
   step(core::TransferDone{
       .id = completion.id, .outcomes = completion.outcomes, .checksums = completion.checksums});
+  const bool all_ok = std::ranges::all_of(completion.outcomes, [](core::BlockOutcome outcome) {
+    return outcome == core::BlockOutcome::ok;
+  });
+  if (!all_ok) {
+    has_bad_blocks_ = true;
+    log_bad_blocks_seldom();
+  }
 }
 
 void EngineHost::handle(const DiskOpened& completion) {
@@ -294,6 +302,30 @@ void EngineHost::end_recovery(const Error& error) {
                     {"remedy", "check DIR/disk; until then nothing is kept there"}});
   if (std::exchange(is_recovering_, false))
     step(core::Recovered{.entries = {}, .tokens = {}, .last = true});
+}
+
+void EngineHost::log_bad_blocks_seldom() {
+  constexpr std::chrono::seconds kPause(1);
+  if (!has_bad_blocks_) return;
+  const TimePoint now = boot_time_now();
+  if (now - bad_blocks_logged_at_ < kPause) return;
+  bad_blocks_logged_at_ = now;
+  log_bad_blocks();
+}
+
+void EngineHost::log_bad_blocks() {
+  if (!std::exchange(has_bad_blocks_, false)) return;
+  const core::Counters now = engine_.status().counters;
+  for (std::size_t i = 0; i < kTierCount; ++i) {
+    const auto write = [&](std::string_view event, std::uint64_t count, std::uint64_t& logged) {
+      const std::uint64_t fresh = count - std::exchange(logged, count);
+      if (fresh == 0) return;
+      parts_.log.write(LogLevel::warn, event,
+                       {{"tier", tier_name(static_cast<Tier>(i))}, {"count", fresh}});
+    };
+    write("corrupt_blocks", now.corrupt_blocks[i], logged_corrupt_[i]);
+    write("failed_blocks", now.failed_blocks[i], logged_failed_[i]);
+  }
 }
 
 }  // namespace kv::shell

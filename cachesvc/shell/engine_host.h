@@ -4,6 +4,7 @@
 // gives way to the other events of the loop.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -70,6 +71,10 @@ class EngineHost {
   // Makes everything durable that can be; then `done` is called, once.
   void flush(std::function<void(const core::Reply&)> done);
 
+  // One line a tier for the corrupt and the failed blocks that no line told yet. By itself at most
+  // once a second: a broken disk must not fill the log.
+  void log_bad_blocks();
+
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] core::StatusReply status() const { return engine_.status(); }
 
@@ -91,6 +96,7 @@ class EngineHost {
   void handle(const DiskScanned& completion);
   void handle(const DiskSyncCompletion& completion);
   void end_recovery(const Error& error);
+  void log_bad_blocks_seldom();
 
   Parts parts_;
   ClientId own_client_;
@@ -106,6 +112,9 @@ class EngineHost {
   std::function<void(const core::Reply&)> flushed_;
   std::uint64_t own_request_ = 0;
   RequestId flush_request_;
+  std::array<std::uint64_t, kTierCount> logged_corrupt_{}, logged_failed_{};
+  TimePoint bad_blocks_logged_at_{};
+  bool has_bad_blocks_ = false;
   bool continue_wanted_ = false;
   bool turn_posted_ = false;
   bool is_receiving_ = true;

@@ -40,10 +40,13 @@ int serve(const ConfigSources& sources) {
     std::fprintf(stderr, "error: %s; %s\n", problem->message.c_str(), problem->remedy.c_str());
     return kExitFailed;
   }
-  std::printf("ready endpoint=%s dir=%s\n", loaded.config.endpoint.c_str(),
-              loaded.config.dir.c_str());
+  Service& service = *std::get<std::unique_ptr<Service>>(made);
+  const std::string refusal(service.disk_refusal());
+  std::printf("ready endpoint=%s dir=%s%s%s\n", loaded.config.endpoint.c_str(),
+              loaded.config.dir.c_str(),
+              refusal.empty() ? "" : " disk=off reason=", refusal.c_str());
   std::fflush(stdout);
-  const Service::Ended how = std::get<std::unique_ptr<Service>>(made)->run();
+  const Service::Ended how = service.run();
   // Destroying it would wait for the worker that hangs.
   if (how == Service::Ended::hung) std::_Exit(kExitFailed);
   return how == Service::Ended::clean ? kExitOk : kExitFailed;

@@ -95,6 +95,7 @@ struct Service::State {
   std::unique_ptr<EngineHost> host;
   std::unique_ptr<AttachServer> attach;
   EventLoop::Watch requests_watch, completions_watch, tick_watch, signals_watch, end_watch;
+  std::string_view disk_refusal;
   bool is_ending = false;
   bool is_saved = false;
 };
@@ -155,6 +156,7 @@ void Service::State::start_engine() {
     if (found) {
       on_disk = *std::move(found);
     } else {
+      disk_refusal = error_name(found.error().code);
       log.write(LogLevel::error, "disk_refused",
                 {{"code", error_name(found.error().code)},
                  {"reason", found.error().reason},
@@ -164,7 +166,9 @@ void Service::State::start_engine() {
   const EngineHost::Parts parts{loop, log, *router, clients, memory, *completions, copies, disk};
   host = std::make_unique<EngineHost>(
       parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client});
-  if (on_disk) host->recover(*on_disk);
+  if (!on_disk) return;
+  host->recover(*on_disk);
+  if (host->counters().disk_failures > 0) disk_refusal = error_name(ErrorCode::too_large);
 }
 
 Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
@@ -252,12 +256,15 @@ void Service::State::log_end(Ended how) const {
              {"unsent", counters.unsent}});
 }
 
+std::string_view Service::disk_refusal() const { return state_->disk_refusal; }
+
 Service::Ended Service::run() {
   State& state = *state_;
   state.loop.run();
   const auto deadline = std::chrono::steady_clock::now() + state.options.end_time_max;
   Ended how = state.is_saved ? Ended::clean : Ended::unsaved;
   if (!state.copies.finish(deadline) || !state.disk.finish(deadline)) how = Ended::hung;
+  state.host->log_bad_blocks();
   state.log_end(how);
   return how;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "cachesvc/core/actions.h"
@@ -41,6 +42,8 @@ class Service {
     unsaved,  // the last flush failed or took too long
     hung,     // a worker did not end in time: the process must end without destroying this
   };
+  // Why the disk tier that was configured is off, in one word; empty when nothing is wrong.
+  [[nodiscard]] std::string_view disk_refusal() const;
   [[nodiscard]] Ended run();
   void request_end();
 

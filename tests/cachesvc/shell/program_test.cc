@@ -13,6 +13,7 @@
 
 #include "cachesvc/shell/commands.h"
 #include "tests/cachesvc/shell/child_process.h"
+#include "tests/cachesvc/shell/flip_a_byte.h"
 #include "tests/cachesvc/shell/pool_client.h"
 #include "tests/cachesvc/shell/temp_dir.h"
 #include "tests/cachesvc/shell/test_client.h"
@@ -173,6 +174,49 @@ TEST(Program, ASettingWithoutAValueAndAnEmptyDirectoryAreUsage) {
   EXPECT_EQ(empty.errors(),
             "error: service.dir: \"\": the directory is empty (command line); give --dir DIR\n");
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/attach.sock"));
+}
+
+TEST(Program, ACorruptBlockIsOneWarningInTheLog) {
+  const TempDir dir;
+  {
+    ChildProcess service(serve(dir));
+    ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+    PoolClient client(dir.path());
+    client.publish(1, 40, 7);
+    ASSERT_EQ(client.client().flush().code(), wire::ErrorCode::ok);
+    service.signal(SIGTERM);
+    ASSERT_EQ(service.wait(), 0) << service.errors();
+    EXPECT_EQ(service.errors().find("corrupt_blocks"), std::string::npos);
+  }
+  ASSERT_EQ(flip_a_byte(dir.path() + "/disk", PoolClient::pattern(8)), 1);
+  ChildProcess service(serve(dir));
+  ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+  PoolClient client(dir.path());
+  ASSERT_TRUE(client.is_ready());
+  ASSERT_TRUE(eventually([&] { return client.counter("recovered_blocks") == 2; }));
+  EXPECT_EQ(client.admit_again(2, 40).disk_tokens, 16U);
+  service.signal(SIGTERM);
+  EXPECT_EQ(service.wait(), 0);
+  const std::string log = service.errors();
+  const std::string line = "level=warning event=corrupt_blocks tier=disk count=1\n";
+  const std::size_t place = log.find(line);
+  ASSERT_NE(place, std::string::npos) << log;
+  EXPECT_EQ(log.find("corrupt_blocks", place + line.size()), std::string::npos) << log;
+  EXPECT_EQ(log.find("failed_blocks"), std::string::npos) << log;
+}
+
+TEST(Program, TheReadyLineSaysWhenTheDiskTierIsOffAgainstTheConfiguration) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() + "/disk");
+  std::ofstream(dir.path() + "/disk/format") << "something else";
+  ChildProcess service(serve(dir));
+  EXPECT_EQ(service.next_line(), ready_line(dir) + " disk=off reason=corrupt");
+  service.signal(SIGTERM);
+  EXPECT_EQ(service.wait(), 0);
+  auto arguments = serve(dir);
+  arguments.insert(arguments.end(), {"--set", "disk.bytes=0"});
+  ChildProcess without(arguments);
+  EXPECT_EQ(without.next_line(), ready_line(dir)) << "off because it was asked for";
 }
 
 TEST(Program, ClientsThatComeAndGoAreLoggedForDebuggingOnly) {

@@ -13,6 +13,7 @@
 
 #include "allocator/base/prng.h"
 #include "cachesvc/shell/unix_address.h"
+#include "tests/cachesvc/shell/flip_a_byte.h"
 #include "tests/cachesvc/shell/memory_store.h"
 #include "tests/cachesvc/shell/pool_client.h"
 #include "tests/cachesvc/shell/running_service.h"
@@ -303,21 +304,8 @@ TEST(Service, AFlippedByteOnTheDiskIsACountedMissAndNeverServed) {
     ASSERT_EQ(client.client().flush().code(), ErrorCode::ok);
     EXPECT_EQ(service.end(), Service::Ended::clean);
   }
-  // The second block's bytes: find them in the slab file, change one.
-  int flipped = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir.path() + "/disk")) {
-    if (!entry.path().filename().string().starts_with("slab.")) continue;
-    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    const std::string block = PoolClient::pattern(8);
-    const std::size_t place = bytes.find(block);
-    if (place == std::string::npos) continue;
-    file.clear();
-    file.seekp(static_cast<std::streamoff>(place + 100));
-    file.put(static_cast<char>(bytes[place + 100] ^ 1));
-    ++flipped;
-  }
-  ASSERT_EQ(flipped, 1);
+  // The second block's bytes.
+  ASSERT_EQ(tests::flip_a_byte(dir.path() + "/disk", PoolClient::pattern(8)), 1);
   const RunningService service(options_in(dir.path()));
   PoolClient client(dir.path());
   ASSERT_TRUE(client.is_ready());
