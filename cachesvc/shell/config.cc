@@ -265,7 +265,7 @@ std::string_view ipc_path(std::string_view endpoint) {
 
 std::string attach_path(const Config& config) { return config.dir + "/attach.sock"; }
 
-std::vector<ConfigProblem> check_config(const Config& config, std::uint64_t memory_bytes) {
+std::vector<ConfigProblem> check_config(const Config& config, const MemoryLimit& memory) {
   std::vector<ConfigProblem> problems;
   check_endpoint(config, problems);
   if (attach_path(config).size() > kPathBytesMax) {
@@ -282,17 +282,17 @@ std::vector<ConfigProblem> check_config(const Config& config, std::uint64_t memo
                         "set host.bytes to at least 1MiB, or disk.bytes to 0"});
   }
   const std::uint64_t wanted = config.device_bytes + config.host_bytes;
-  if (memory_bytes > 0 && wanted > memory_bytes) {
+  if (memory.bytes > 0 && wanted > memory.bytes) {
     const bool is_device = config.device_bytes > config.host_bytes;
     std::string wanted_text = round_bytes(wanted);
-    std::string memory_text = round_bytes(memory_bytes);
+    std::string memory_text = round_bytes(memory.bytes);
     if (wanted_text == memory_text) {
       wanted_text = std::to_string(wanted) + "B";
-      memory_text = std::to_string(memory_bytes) + "B";
+      memory_text = std::to_string(memory.bytes) + "B";
     }
     problems.push_back({is_device ? "device.bytes" : "host.bytes",
-                        "device.bytes and host.bytes together want " + wanted_text +
-                            ", and the machine has " + memory_text,
+                        "device.bytes and host.bytes together want " + wanted_text + ", and " +
+                            std::string(memory.text) + " " + memory_text,
                         is_device ? "lower device.bytes" : "lower host.bytes"});
   }
   return problems;
@@ -337,7 +337,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
   while (config.dir.size() > 1 && config.dir.ends_with('/')) config.dir.pop_back();
   if (config.endpoint.empty()) config.endpoint = "ipc://" + config.dir + "/service.sock";
   // Rules between keys make sense only for values that were understood.
-  if (loaded.ok()) loaded.problems = check_config(config, sources.memory_bytes);
+  if (loaded.ok()) loaded.problems = check_config(config, sources.memory);
   return loaded;
 }
 

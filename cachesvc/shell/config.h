@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocator/base/time_point.h"
+#include "cachesvc/shell/memory_limit.h"
 
 namespace kv::shell {
 
@@ -59,7 +60,7 @@ struct ConfigSources {
   Settings environment;  // NAME, value: of the whole process
   Settings flags;        // section.key, value
   std::string working_directory = "/";
-  std::uint64_t memory_bytes = 0;  // of the machine; 0: not checked
+  MemoryLimit memory;  // 0 bytes: not checked
 };
 
 // What is wrong, and what to do about it: sentences for people.
@@ -82,7 +83,7 @@ struct LoadedConfig {
 
 // Rules between keys: paths that fit a socket, budgets that do not contradict each other.
 [[nodiscard]] std::vector<ConfigProblem> check_config(const Config& config,
-                                                      std::uint64_t memory_bytes);
+                                                      const MemoryLimit& memory);
 
 // "ipc:///run/x.sock" -> "/run/x.sock"; empty for any other scheme.
 [[nodiscard]] std::string_view ipc_path(std::string_view endpoint);

@@ -24,8 +24,8 @@ ConfigSources process_sources() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_bytes = sysconf(_SC_PAGESIZE);
   if (pages > 0 && page_bytes > 0) {
-    sources.memory_bytes =
-        static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+    sources.memory =
+        memory_limit(static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes));
   }
   return sources;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,19 @@ nlohmann::ordered_json json_value(const Config& config, const ConfigKey& key) {
       break;
   }
   return config_value_text(config, key);
+}
+
+// What the numbers of a type count; empty for values that say it themselves.
+std::string_view unit_of(ConfigType type) {
+  if (type == ConfigType::bytes) return "bytes";
+  return type == ConfigType::duration ? "ns" : "";
+}
+
+// For people: without the brackets of a computed one.
+std::string default_of(const ConfigKey& key) {
+  std::string_view text = key.default_text;
+  if (text.starts_with('<')) text = text.substr(1, text.size() - 2);
+  return std::string(text);
 }
 
 // A path may hold bytes that are no UTF-8: they are replaced, not thrown about.
@@ -75,11 +89,13 @@ std::string config_as_json(const LoadedConfig& loaded) {
   nlohmann::ordered_json json;
   const auto keys = config_keys();
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    json[std::string(keys[i].name)] = {{"value", json_value(loaded.config, keys[i])},
-                                       {"origin", loaded.origins[i]},
-                                       {"type", config_type_name(keys[i].type)},
-                                       {"default", keys[i].default_text},
-                                       {"help", keys[i].help}};
+    nlohmann::ordered_json entry = {{"value", json_value(loaded.config, keys[i])}};
+    if (const auto unit = unit_of(keys[i].type); !unit.empty()) entry["unit"] = unit;
+    entry["origin"] = loaded.origins[i];
+    entry["type"] = config_type_name(keys[i].type);
+    entry["default"] = keys[i].default_text;
+    entry["help"] = keys[i].help;
+    json[std::string(keys[i].name)] = std::move(entry);
   }
   return dumped(json);
 }
@@ -102,15 +118,28 @@ std::string problems_as_text(const LoadedConfig& loaded) {
   return out;
 }
 
+std::string config_as_help() {
+  std::string out = "Configuration keys (type, default):\n";
+  for (const ConfigKey& key : config_keys()) {
+    out += "  " + std::string(key.name) + " (" + std::string(config_type_name(key.type)) + ", " +
+           default_of(key) + ")\n      " + std::string(key.help);
+    for (std::size_t i = 0; i < key.choices.size(); ++i) {
+      out += (i == 0 ? ": " : ", ") + std::string(key.choices[i]);
+    }
+    out += "\n";
+  }
+  return out +
+         "Sizes need a unit (B, KiB, MiB, GiB, TiB), durations too (ns, us, ms, s, m, h).\n"
+         "--set SECTION.KEY=VALUE wins over the environment (CACHESVC_SECTION__KEY), that over\n"
+         "the file ([section], key = value), that over the default. What would be used, and\n"
+         "where each value is from: cachesvc config show.";
+}
+
 std::string config_as_markdown() {
   std::string out;
   for (const ConfigKey& key : config_keys()) {
-    std::string default_text(key.default_text);
-    if (default_text.starts_with('<')) {
-      default_text = default_text.substr(1, default_text.size() - 2);
-    }
     out += "| `" + std::string(key.name) + "` | " + std::string(config_type_name(key.type)) +
-           " | " + default_text + " | " + std::string(key.help);
+           " | " + default_of(key) + " | " + std::string(key.help);
     for (std::size_t i = 0; i < key.choices.size(); ++i) {
       out += (i == 0 ? " (" : ", ") + std::string(key.choices[i]);
     }

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cachesvc/shell/commands.h"
+#include "cachesvc/shell/config_show.h"
 
 namespace {
 
@@ -20,6 +21,7 @@ struct Arguments {
 };
 
 void add_config_options(CLI::App& command, Arguments& arguments) {
+  command.footer(kv::shell::config_as_help());
   command.add_option("--config", arguments.file, "TOML file (default: embedded values)");
   command.add_option("--dir", arguments.dir, "directory of sockets, locks and data (service.dir)");
   command.add_option("--endpoint", arguments.endpoint, "ipc://PATH (service.endpoint)");

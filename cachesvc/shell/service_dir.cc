@@ -25,6 +25,26 @@ StartProblem in_use(const std::string& path) {
           "stop it, or give this one another --dir"};
 }
 
+// A directory that holds something else was made for another purpose, with a mode of its own.
+bool is_ours(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  return fs::is_empty(dir, error) || fs::exists(dir + "/service.lock", error);
+}
+
+// mkdir under the usual umask leaves mode 0755: whoever is on the machine then reaches the sockets.
+std::optional<StartProblem> close_to_others(const std::string& dir) {
+  if (!is_ours(dir)) {
+    return StartProblem{dir + " is open to others and holds other files than a service's",
+                        "chmod 0700 " + dir + ", or give --dir a directory of its own"};
+  }
+  if (chmod(dir.c_str(), S_IRWXU) != 0) {
+    return StartProblem{dir + " is open to others and cannot be closed: " + system_text(errno),
+                        "chmod 0700 " + dir};
+  }
+  return std::nullopt;
+}
+
 std::optional<StartProblem> make_directory(const std::string& dir) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -45,6 +65,7 @@ std::optional<StartProblem> make_directory(const std::string& dir) {
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return StartProblem{dir + " can be written by others", "chmod 0700 " + dir};
   }
+  if ((status.st_mode & S_IRWXO) != 0) return close_to_others(dir);
   return std::nullopt;
 }
 

@@ -22,7 +22,9 @@ struct StartProblem {
 class ServiceDir {
  public:
   // Makes the directory with mode 0700, takes the locks and removes socket files that nobody
-  // listens on. Another kind of file at a socket's path is left alone, and is a problem.
+  // listens on. Another kind of file at a socket's path is left alone, and is a problem. A
+  // directory that others may enter is closed (0700) when it is empty or a service's, else a
+  // problem; a mode for a group (0750) stays: someone chose it.
   [[nodiscard]] static std::variant<ServiceDir, StartProblem> take(const Config& config);
 
   ServiceDir(ServiceDir&& other) noexcept;

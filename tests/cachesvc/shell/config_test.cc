@@ -158,24 +158,45 @@ TEST(Config, ADiskTierWithoutAHostTierContradictsItself) {
 
 TEST(Config, TiersInMemoryFitTheMachine) {
   ConfigSources sources = with_dir();
-  sources.memory_bytes = 320ULL << 20U;
+  sources.memory.bytes = 320ULL << 20U;
   EXPECT_TRUE(load_config(sources).ok());  // 64 + 256 MiB exactly
-  sources.memory_bytes -= 1;
+  sources.memory.bytes -= 1;
   EXPECT_EQ(
       only_problem(sources),
       "error: host.bytes: device.bytes and host.bytes together want 320.0MiB, and the machine "
       "has 319.9MiB; lower host.bytes\n");
   sources.flags.emplace_back("device.bytes", "1GiB");
-  sources.memory_bytes = (1'280ULL << 20U) - 1;
+  sources.memory.bytes = (1'280ULL << 20U) - 1;
   EXPECT_EQ(only_problem(sources),
             "error: device.bytes: device.bytes and host.bytes together want 1342177280B, and the "
             "machine has 1342177279B; lower device.bytes\n")
       << "exact where rounding would hide the difference";
-  sources.memory_bytes = (31ULL << 30U) + (300ULL << 20U);
+  sources.memory.bytes = (31ULL << 30U) + (300ULL << 20U);
   sources.flags.emplace_back("device.bytes", "900TiB");
   EXPECT_EQ(only_problem(sources),
             "error: device.bytes: device.bytes and host.bytes together want 900.0TiB, and the "
             "machine has 31.2GiB; lower device.bytes\n");
+}
+
+TEST(Config, TiersInMemoryFitTheControlGroupWhereThatAllowsLess) {
+  ConfigSources sources = with_dir();
+  sources.memory = {.bytes = 300ULL << 20U, .text = "the control group of this process allows"};
+  EXPECT_EQ(only_problem(sources),
+            "error: host.bytes: device.bytes and host.bytes together want 320.0MiB, and the "
+            "control group of this process allows 300.0MiB; lower host.bytes\n");
+}
+
+TEST(Config, TheHelpHasEveryKeyWithItsTypeDefaultAndMeaning) {
+  const std::string help = config_as_help();
+  for (const ConfigKey& key : config_keys()) {
+    EXPECT_NE(help.find("  " + std::string(key.name) + " (" +
+                        std::string(config_type_name(key.type)) + ", "),
+              std::string::npos)
+        << key.name;
+    EXPECT_NE(help.find(key.help), std::string::npos) << key.name;
+  }
+  EXPECT_NE(help.find("disk.io (choice, automatic)"), std::string::npos) << help;
+  EXPECT_NE(help.find("automatic, io_uring, plain"), std::string::npos) << help;
 }
 
 TEST(Config, ASocketPathOf107BytesIsTheLongest) {
@@ -280,6 +301,9 @@ TEST(Config, JsonHoldsNumbersAsNumbers) {
   EXPECT_EQ(json["transfer.write_through"]["value"], true);
   EXPECT_EQ(json["disk.io"]["value"], "automatic");
   EXPECT_EQ(json["device.bytes"]["type"], "size");
+  EXPECT_EQ(json["device.bytes"]["unit"], "bytes");
+  EXPECT_EQ(json["client.lease"]["unit"], "ns");
+  EXPECT_FALSE(json["client.credits"].contains("unit")) << "a count says it itself";
 }
 
 TEST(Config, TheReadmeListsEveryKeyAsTheTableDoes) {

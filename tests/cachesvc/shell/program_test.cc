@@ -258,6 +258,65 @@ TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   EXPECT_EQ(shown["service.dir"]["value"], dir.path());
 }
 
+TEST(Program, HelpOfEveryCommandThatTakesSettingsListsTheKeys) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"serve", "--help"}, {"config", "show", "--help"}, {"config", "check", "--help"}};
+  for (const auto& arguments : commands) {
+    ChildProcess help(command(arguments));
+    const std::string text = help.rest();
+    EXPECT_EQ(help.wait(), 0);
+    for (const char* line : {"device.bytes (size, 64MiB)", "client.lease (duration, 10s)",
+                             "CACHESVC_SECTION__KEY", "cachesvc config show"}) {
+      EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+    }
+  }
+}
+
+TEST(Program, MoreMemoryThanTheMachineHasIsRefusedBeforeAnythingIsMade) {
+  const TempDir temp;
+  const std::string dir = temp.path() + "/service";
+  ChildProcess service(command({"serve", "--dir", dir, "--set", "device.bytes=1000TiB"}));
+  EXPECT_EQ(service.rest(), "");
+  EXPECT_EQ(service.wait(), shell::kExitUsage);
+  const std::string said = service.errors();
+  EXPECT_TRUE(said.starts_with("error: device.bytes: device.bytes and host.bytes together want "))
+      << said;
+  EXPECT_TRUE(said.ends_with("; lower device.bytes\n")) << said;
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  EXPECT_FALSE(std::filesystem::exists(dir));
+}
+
+TEST(Program, APoolThatTheSystemDoesNotGiveIsOneErrorAndNoHalfService) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory does not fit into the limit that this test sets";
+#endif
+  const TempDir dir;
+  ChildProcess service({"/bin/sh", "-c",
+                        "ulimit -v 1000000 && exec \"$0\" serve --dir \"$1\" "
+                        "--set device.bytes=1GiB --set host.bytes=1MiB --set disk.bytes=0",
+                        std::string(KV_BINARY_DIR) + "/bin/cachesvc", dir.path()});
+  EXPECT_EQ(service.rest(), "");
+  EXPECT_EQ(service.wait(), shell::kExitFailed);
+  EXPECT_EQ(service.errors(),
+            "error: no memory for the device and host tiers: host arena: cannot map; lower "
+            "device.bytes or host.bytes\n");
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/service.sock"));
+  ChildProcess next(serve(dir));
+  EXPECT_EQ(next.next_line(), ready_line(dir)) << next.errors();
+}
+
+TEST(Program, ADirectoryThatCannotBeMadeIsNamed) {
+  const TempDir temp;
+  std::ofstream(temp.path() + "/file") << "x";
+  const std::string dir = temp.path() + "/file/service";
+  ChildProcess service(command({"serve", "--dir", dir}));
+  EXPECT_EQ(service.rest(), "");
+  EXPECT_EQ(service.wait(), shell::kExitFailed);
+  EXPECT_EQ(service.errors(), "error: " + dir +
+                                  " cannot be made: Not a directory; give --dir a "
+                                  "directory that this user may make\n");
+}
+
 TEST(Program, WhatItDoesNotKnowIsNamedAndIsUsage) {
   const auto expect_usage = [](const std::vector<std::string>& arguments, const std::string& line) {
     ChildProcess program(command(arguments));

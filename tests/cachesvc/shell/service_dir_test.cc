@@ -122,6 +122,39 @@ TEST(ServiceDir, ADirectoryThatOthersCanWriteIsRefused) {
   EXPECT_EQ(problem_of(config_in(temp.path())), temp.path() + " can be written by others");
 }
 
+unsigned mode_of(const std::string& path) {
+  struct stat status{};
+  EXPECT_EQ(stat(path.c_str(), &status), 0);
+  return status.st_mode & 0777U;
+}
+
+TEST(ServiceDir, ADirectoryThatOthersMayEnterIsClosedWhenItIsTheServices) {
+  const tests::TempDir temp;
+  for (const mode_t mode : {0755, 0711, 0701}) {
+    ASSERT_EQ(chmod(temp.path().c_str(), mode), 0);
+    EXPECT_EQ(problem_of(config_in(temp.path())), "");  // empty at first, then with its lock
+    EXPECT_EQ(mode_of(temp.path()), 0700U);
+    EXPECT_TRUE(std::filesystem::exists(temp.path() + "/service.lock"));
+  }
+}
+
+TEST(ServiceDir, ADirectoryThatOthersMayEnterIsRefusedWhenItHoldsOtherFiles) {
+  const tests::TempDir temp;
+  std::ofstream(temp.path() + "/page.html") << "x";
+  ASSERT_EQ(chmod(temp.path().c_str(), 0755), 0);
+  EXPECT_EQ(problem_of(config_in(temp.path())),
+            temp.path() + " is open to others and holds other files than a service's");
+  EXPECT_EQ(mode_of(temp.path()), 0755U);
+  EXPECT_FALSE(std::filesystem::exists(temp.path() + "/service.lock"));
+}
+
+TEST(ServiceDir, AModeThatLetsTheGroupInStays) {
+  const tests::TempDir temp;
+  ASSERT_EQ(chmod(temp.path().c_str(), 0750), 0);
+  EXPECT_EQ(problem_of(config_in(temp.path())), "");
+  EXPECT_EQ(mode_of(temp.path()), 0750U);
+}
+
 TEST(ServiceDir, APathThatIsAFileIsRefused) {
   const tests::TempDir temp;
   const std::string path = temp.path() + "/file";
