@@ -7,7 +7,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(RocksDB CONFIG REQUIRED)       # RocksDB::rocksdb-shared
 find_package(cppzmq REQUIRED)               # cppzmq
 find_package(FlatBuffers CONFIG REQUIRED)   # flatbuffers::flatbuffers, flatbuffers::flatc
-find_package(Boost 1.74 REQUIRED)           # Boost::headers
+find_package(Boost 1.74 REQUIRED COMPONENTS context)  # Boost::headers; Boost::context in tests
 find_package(nlohmann_json REQUIRED)        # nlohmann_json::nlohmann_json
 find_package(CLI11 REQUIRED)                # CLI11::CLI11
 find_package(spdlog REQUIRED)               # spdlog::spdlog
