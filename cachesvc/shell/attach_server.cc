@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cachesvc/shell/accept_guard.h"
 #include "cachesvc/shell/unix_address.h"
 
 namespace kv::shell {
@@ -64,7 +65,7 @@ Result<void> AttachServer::listen() {
 
 void AttachServer::accept() {
   for (int i = 0; i < kAcceptsPerWake; ++i) {
-    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor socket(accept_any(listener_.get(), SOCK_NONBLOCK));
     if (!socket.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EAGAIN) pause();
@@ -77,9 +78,10 @@ void AttachServer::accept() {
 // The listener stays readable while no descriptor is left: asking at once again would only burn
 // time.
 void AttachServer::pause() {
-  if (is_worth_logging(++counters_.pauses)) {
-    log_.write(LogLevel::error, "attach_paused",
-               {{"reason", std::generic_category().message(errno)}, {"count", counters_.pauses}});
+  if (is_worth_logging(++counters_.attach_pauses)) {
+    log_.write(
+        LogLevel::error, "attach_paused",
+        {{"reason", std::generic_category().message(errno)}, {"count", counters_.attach_pauses}});
   }
   listener_watch_ = EventLoop::Watch();
   pause_watch_ = loop_.every(kPause, [this] {
@@ -94,15 +96,10 @@ void AttachServer::add_connection(FileDescriptor socket) {
   Connection connection;
   connection.socket = std::move(socket);
   if (connections_.size() >= options_.connections_max) {
-    if (is_worth_logging(++counters_.refused_connections)) {
-      log_.write(LogLevel::warn, "attach_refused",
-                 {{"reason", "too many connections"}, {"count", counters_.refused_connections}});
-    }
-    codec::AttachReply reply;
-    reply.error = {ErrorCode::exhausted, "too many connections", {}};
-    reply.boot = options_.boot;
-    (void)send(connection, reply, FileDescriptor());
-    return;
+    return refuse_connection(connection, "too many connections");
+  }
+  if (is_of_reserve(connection.socket.get())) {
+    return refuse_connection(connection, "too few descriptors are left");
   }
   ucred credentials{};
   socklen_t bytes = sizeof(credentials);
@@ -116,6 +113,17 @@ void AttachServer::add_connection(FileDescriptor socket) {
   if (!watch) return;
   connection.watch = *std::move(watch);
   connections_.emplace(id, std::move(connection));
+}
+
+void AttachServer::refuse_connection(const Connection& connection, std::string_view reason) {
+  if (is_worth_logging(++counters_.refused_attach_connections)) {
+    log_.write(LogLevel::warn, "attach_refused",
+               {{"reason", reason}, {"count", counters_.refused_attach_connections}});
+  }
+  codec::AttachReply reply;
+  reply.error = {ErrorCode::exhausted, reason, {}};
+  reply.boot = options_.boot;
+  (void)send(connection, reply, FileDescriptor());
 }
 
 void AttachServer::receive(std::uint64_t id) {
@@ -158,9 +166,9 @@ AttachServer::Received AttachServer::receive_packet(Connection& connection) {
 }
 
 Error AttachServer::refuse_packet(const Error& error) {
-  if (is_worth_logging(++counters_.malformed)) {
+  if (is_worth_logging(++counters_.malformed_attaches)) {
     log_.write(LogLevel::warn, "attach_malformed",
-               {{"reason", error.reason}, {"count", counters_.malformed}});
+               {{"reason", error.reason}, {"count", counters_.malformed_attaches}});
   }
   return error;
 }
@@ -186,9 +194,9 @@ Result<codec::AttachReply> AttachServer::answer(Connection& connection,
 Result<codec::AttachReply> AttachServer::enter(Connection& connection, bool wants_admin) {
   if (connection.has_entered) return Error{ErrorCode::exists, "this connection entered", {}};
   if (connection.user != geteuid() && connection.user != 0) {
-    if (is_worth_logging(++counters_.denied)) {
+    if (is_worth_logging(++counters_.denied_attaches)) {
       log_.write(LogLevel::warn, "attach_denied",
-                 {{"uid", std::uint64_t{connection.user}}, {"count", counters_.denied}});
+                 {{"uid", std::uint64_t{connection.user}}, {"count", counters_.denied_attaches}});
     }
     return Error{ErrorCode::denied, "only the service's own user and root may attach", {}};
   }
@@ -205,7 +213,7 @@ Result<codec::AttachReply> AttachServer::enter(Connection& connection, bool want
                                               .process_descriptor = std::move(process),
                                               .wants_admin = wants_admin}));
   connection.has_entered = true;
-  ++counters_.entered;
+  ++counters_.attached_clients;
   codec::AttachReply reply;
   reply.client = ticket.client;
   reply.secret = ticket.secret;

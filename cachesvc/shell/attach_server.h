@@ -17,6 +17,7 @@
 #include "cachesvc/shell/event_loop.h"
 #include "cachesvc/shell/log.h"
 #include "cachesvc/wire/attach_codec.h"
+#include "cachesvc/wire/shell_counters.h"
 #include "tiering/stores/file_descriptor.h"
 
 namespace kv::shell {
@@ -42,14 +43,11 @@ class AttachServer {
     std::string path;
     codec::Id128 boot;
     std::size_t connections_max = 0;
+    codec::ShellCounters* counters = nullptr;  // outlives the server
     // Takes a new client in. fails: exhausted.
     std::function<Result<Ticket>(Peer)> enter;
     // fails: unavailable (the tier is off).
     std::function<Result<Memory>(codec::AttachKind)> memory;
-  };
-  struct Counters {
-    std::uint64_t entered = 0, denied = 0, malformed = 0, refused_connections = 0;
-    std::uint64_t pauses = 0;  // no descriptor was left to accept with
   };
 
   // Listens, mode 0660. fails: unavailable.
@@ -62,8 +60,6 @@ class AttachServer {
   AttachServer(AttachServer&&) = delete;
   AttachServer& operator=(AttachServer&&) = delete;
 
-  [[nodiscard]] const Counters& counters() const { return counters_; }
-
  private:
   struct Connection {
     FileDescriptor socket;
@@ -73,12 +69,13 @@ class AttachServer {
     EventLoop::Watch watch;  // ends before the socket
   };
   AttachServer(EventLoop& loop, const Logger& log, Options options)
-      : loop_(loop), log_(log), options_(std::move(options)) {}
+      : loop_(loop), log_(log), options_(std::move(options)), counters_(*options_.counters) {}
 
   [[nodiscard]] Result<void> listen();
   void accept();
   void pause();
   void add_connection(FileDescriptor socket);
+  void refuse_connection(const Connection& connection, std::string_view reason);
   void receive(std::uint64_t id);
   enum class Received : std::uint8_t { answered, nothing, end };
   [[nodiscard]] Received receive_packet(Connection& connection);
@@ -93,7 +90,7 @@ class AttachServer {
   EventLoop& loop_;
   const Logger& log_;
   Options options_;
-  Counters counters_;
+  codec::ShellCounters& counters_;
   FileDescriptor listener_;
   EventLoop::Watch listener_watch_, pause_watch_;
   std::uint64_t next_connection_ = 1;

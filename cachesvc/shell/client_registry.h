@@ -26,8 +26,10 @@ class ClientRegistry {
     codec::Id128 secret;
     core::ClientRole role = core::ClientRole::runner;
     std::string tenant;
+    uid_t user = 0;
     pid_t process = 0;
     std::string identity;    // the newest that a valid request came from; empty before the first
+    bool is_unread = false;  // its queue of replies is full
     RequestId bye;           // the last Bye asked for, or none()
     bool has_ended = false;  // its Bye was answered
     FileDescriptor process_descriptor;  // readable when the process is dead
@@ -36,27 +38,31 @@ class ClientRegistry {
 
   // `first`: ids count up from it; a start of its own for each boot, so that a client of an earlier
   // boot is unknown and not mistaken for another.
-  ClientRegistry(std::size_t capacity, ClientId first) : capacity_(capacity), next_(first) {}
+  ClientRegistry(std::size_t capacity, std::size_t capacity_of_user, ClientId first)
+      : capacity_(capacity), capacity_of_user_(capacity_of_user), next_(first) {}
 
-  // fails: exhausted (as many clients as allowed).
+  // fails: exhausted (as many clients, or as many of this user, as allowed: the field).
   [[nodiscard]] Result<ClientId> add(Client client);
-  void remove(ClientId id) { clients_.erase(id); }
+  void remove(ClientId id);
   // Null: unknown. Valid until the client is removed.
   [[nodiscard]] Client* find(ClientId id);
 
   // Whose request this is: stale (unknown: attach again), denied (another secret).
   [[nodiscard]] Result<Client*> authenticate(ClientId id, const codec::Id128& secret);
 
-  // A client that said Bye and whose process lives on: may be forgotten to make room. none(): no
-  // one.
-  [[nodiscard]] ClientId oldest_ended() const;
+  // A client that said Bye and whose process lives on, which may be forgotten to make room for one
+  // of this user. none(): there is room, or no such client.
+  [[nodiscard]] ClientId in_the_way_of(uid_t user) const;
   [[nodiscard]] std::size_t size() const { return clients_.size(); }
-  [[nodiscard]] bool is_full() const { return clients_.size() >= capacity_; }
 
  private:
-  std::size_t capacity_;
+  [[nodiscard]] bool is_full() const { return clients_.size() >= capacity_; }
+  [[nodiscard]] bool is_full_of(uid_t user) const;
+
+  std::size_t capacity_, capacity_of_user_;
   ClientId next_;
   std::unordered_map<ClientId, Client> clients_;
+  std::unordered_map<uid_t, std::size_t> counts_;  // of clients, by user
 };
 
 }  // namespace kv::shell

@@ -29,6 +29,7 @@ struct Config {
   Duration lease{};
   std::uint32_t credits = 0;
   std::uint32_t client_capacity = 0;
+  std::uint32_t clients_per_user = 0;
   std::uint32_t transfer_workers = 0;
   bool write_through = false;
   std::uint64_t message_bytes = 0;

@@ -14,7 +14,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kTiB = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-constexpr std::array<ConfigKey, 14> kKeys = {{
+constexpr std::array<ConfigKey, 15> kKeys = {{
     {"service.dir",
      ConfigType::text,
      &Config::dir,
@@ -82,6 +82,15 @@ constexpr std::array<ConfigKey, 14> kKeys = {{
      {},
      1,
      65'536},
+    {"client.per_user",
+     ConfigType::count,
+     &Config::clients_per_user,
+     "512",
+     "clients of one user at one time: the rest of client.capacity is for others, root's tools "
+     "for one",
+     {},
+     1,
+     65'536},
     {"transfer.workers",
      ConfigType::count,
      &Config::transfer_workers,
@@ -100,7 +109,7 @@ constexpr std::array<ConfigKey, 14> kKeys = {{
      ConfigType::bytes,
      &Config::message_bytes,
      "1MiB",
-     "largest request; a longer one ends the connection",
+     "largest request; a longer one is refused, and over 1MiB ends the connection",
      {},
      64 * kKiB,
      kMiB},

@@ -8,17 +8,23 @@
 #include "cachesvc/shell/kernel_sources.h"
 
 namespace kv::shell {
+namespace {
+
+constexpr std::uint32_t kUnreadRetryUs = 2'000;
+
+}  // namespace
 
 EngineHost::EngineHost(const Parts& parts, const Options& options)
     : parts_(parts),
       own_client_(options.own_client),
+      message_bytes_max_(options.message_bytes_max),
       engine_(options.engine),
-      encoder_(options.boot) {}
+      encoder_(options.boot, &parts.counters) {}
 
 void EngineHost::recover(const KvLayout& layout) {
   step(core::DiskFormat{.layout = &layout});
   if (engine_.cache() == nullptr) {
-    ++counters_.disk_failures;
+    ++parts_.counters.disk_failures;
     parts_.log.write(LogLevel::error, "disk_refused",
                      {{"reason", "a block of its layout does not fit the tiers"},
                       {"remedy", "raise device.bytes, or move DIR/disk away"}});
@@ -97,7 +103,7 @@ void EngineHost::receive_requests() {
       case RouterSocket::Received::none:
         return;
       case RouterSocket::Received::malformed:
-        ++counters_.malformed;
+        ++parts_.counters.malformed_frames;
         break;
       case RouterSocket::Received::request:
         receive_request(parts_.router.body(), parts_.router.identity());
@@ -110,29 +116,57 @@ void EngineHost::receive_request(std::span<const std::byte> frame, std::string_v
   auto decoded = decoder_.decode(frame);
   const codec::Envelope& envelope = decoder_.envelope();
   if (envelope.client.is_none() || envelope.request.is_none()) {
-    if (is_worth_logging(++counters_.malformed)) {
-      parts_.log.write(LogLevel::warn, "request_malformed", {{"count", counters_.malformed}});
+    if (is_worth_logging(++parts_.counters.malformed_frames)) {
+      parts_.log.write(LogLevel::warn, "request_malformed",
+                       {{"count", parts_.counters.malformed_frames}});
     }
     return;
   }
   const auto client = parts_.clients.authenticate(envelope.client, envelope.secret);
   if (!client) {
-    if (is_worth_logging(++counters_.denied)) {
-      parts_.log.write(LogLevel::warn, "request_denied",
-                       {{"reason", client.error().reason}, {"count", counters_.denied}});
+    if (is_worth_logging(++parts_.counters.denied_requests)) {
+      parts_.log.write(
+          LogLevel::warn, "request_denied",
+          {{"reason", client.error().reason}, {"count", parts_.counters.denied_requests}});
     }
     refuse(identity, envelope, client.error());
     return;
   }
-  if ((*client)->identity != identity) (*client)->identity = identity;
+  if ((*client)->identity != identity) {
+    (*client)->identity = identity;
+    (*client)->is_unread = false;
+  }
+  if (!reads_replies(**client, envelope)) return;
+  if (frame.size() > message_bytes_max_) {
+    ++parts_.counters.oversized_requests;
+    refuse(identity, envelope, {ErrorCode::too_large, "over limits.message_bytes", "frame"});
+    return;
+  }
   if (!decoded) {
-    ++counters_.refused;
+    ++parts_.counters.invalid_requests;
     refuse(identity, envelope, decoded.error());
     return;
   }
-  ++counters_.requests;
+  ++parts_.counters.received_requests;
   if (std::holds_alternative<core::Bye>(decoded->input)) (*client)->bye = envelope.request;
   step(decoded->input);
+}
+
+// Nothing is done for a client whose queue of replies is full, and its lease is not renewed. A
+// small `busy` finds out whether it reads again; then it asks again, as the reply says.
+bool EngineHost::reads_replies(ClientRegistry::Client& client, const codec::Envelope& envelope) {
+  if (!client.is_unread) return true;
+  core::Reply reply;
+  reply.client = envelope.client;
+  reply.request = envelope.request;
+  reply.error = {ErrorCode::busy, "replies before this one were not read", {}};
+  reply.retry_after_us = kUnreadRetryUs;
+  if (send(client.identity, encoder_.encode(reply, {})) == RouterSocket::Sent::sent) {
+    client.is_unread = false;
+  } else {
+    ++parts_.counters.unread_requests;
+  }
+  return false;
 }
 
 void EngineHost::refuse(std::string_view identity, const codec::Envelope& envelope,
@@ -141,7 +175,7 @@ void EngineHost::refuse(std::string_view identity, const codec::Envelope& envelo
   reply.client = envelope.client;
   reply.request = envelope.request;
   reply.error = error;
-  send(identity, encoder_.encode(reply, {}));
+  (void)send(identity, encoder_.encode(reply, {}));
 }
 
 // ---------------------------------------------------------------- actions
@@ -209,11 +243,11 @@ void EngineHost::send_replies() {
     }
     ClientRegistry::Client* const client = parts_.clients.find(reply.client);
     if (client == nullptr || client->identity.empty()) {
-      ++counters_.unsent;
+      ++parts_.counters.unsent_replies;
       continue;
     }
     told_.push_back(reply.client);
-    send(client->identity, encoder_.encode(reply, engine_.unacknowledged(reply.client)));
+    send(*client, encoder_.encode(reply, engine_.unacknowledged(reply.client)));
     if (reply.request == client->bye && reply.error.code == ErrorCode::ok) client->has_ended = true;
   }
 }
@@ -222,19 +256,28 @@ void EngineHost::send_notices() {
   for (const core::Notice& notice : actions_.notices) {
     if (std::ranges::find(told_, notice.client) != told_.end()) continue;
     told_.push_back(notice.client);
-    const ClientRegistry::Client* const client = parts_.clients.find(notice.client);
+    ClientRegistry::Client* const client = parts_.clients.find(notice.client);
     if (client == nullptr || client->identity.empty()) continue;  // repeated with its next reply
-    send(client->identity, encoder_.encode_notices(engine_.unacknowledged(notice.client)));
+    send(*client, encoder_.encode_notices(engine_.unacknowledged(notice.client)));
   }
 }
 
-void EngineHost::send(std::string_view identity, std::span<const std::byte> frame) {
+void EngineHost::send(ClientRegistry::Client& client, std::span<const std::byte> frame) {
+  if (send(client.identity, frame) == RouterSocket::Sent::queue_full) client.is_unread = true;
+}
+
+RouterSocket::Sent EngineHost::send(std::string_view identity, std::span<const std::byte> frame) {
+  const RouterSocket::Sent sent = parts_.router.send(identity, frame);
+  if (sent == RouterSocket::Sent::sent) return sent;
   // What does not go out is not lost: the client asks again, and the Engine kept the reply.
-  if (parts_.router.send(identity, frame) != RouterSocket::Sent::sent) {
-    if (is_worth_logging(++counters_.unsent)) {
-      parts_.log.write(LogLevel::warn, "reply_unsent", {{"count", counters_.unsent}});
-    }
+  const bool is_unread = sent == RouterSocket::Sent::queue_full;
+  std::uint64_t& count =
+      is_unread ? parts_.counters.unread_replies : parts_.counters.unsent_replies;
+  if (is_worth_logging(++count)) {
+    parts_.log.write(LogLevel::warn, is_unread ? "reply_unread" : "reply_unsent",
+                     {{"count", count}});
   }
+  return sent;
 }
 
 // ---------------------------------------------------------------- completions
@@ -294,7 +337,7 @@ void EngineHost::handle(const DiskSyncCompletion& completion) {
 }
 
 void EngineHost::end_recovery(const Error& error) {
-  ++counters_.disk_failures;
+  ++parts_.counters.disk_failures;
   parts_.log.write(LogLevel::error, "disk_failed",
                    {{"code", error_name(error.code)},
                     {"reason", error.reason},

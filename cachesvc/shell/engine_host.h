@@ -21,6 +21,7 @@
 #include "cachesvc/shell/router_socket.h"
 #include "cachesvc/wire/reply_encoder.h"
 #include "cachesvc/wire/request_decoder.h"
+#include "cachesvc/wire/shell_counters.h"
 
 namespace kv::shell {
 
@@ -38,19 +39,13 @@ class EngineHost {
     CompletionQueue& completions;
     CopyWorkers& copies;
     DiskWorker& disk;
+    codec::ShellCounters& counters;
   };
   struct Options {
     core::Engine::Options engine;
     codec::Id128 boot;
     ClientId own_client;  // for the flush at the end; no one else's
-  };
-  struct Counters {
-    std::uint64_t requests = 0;
-    std::uint64_t malformed = 0;      // no request at all: nobody can be answered
-    std::uint64_t refused = 0;        // a request with a senseless body
-    std::uint64_t denied = 0;         // unknown client or wrong secret
-    std::uint64_t unsent = 0;         // replies and notices that found no way to their client
-    std::uint64_t disk_failures = 0;  // the store could not be opened, or its index not be read
+    std::size_t message_bytes_max = codec::kMessageBytesMax;  // a longer request is too_large
   };
 
   EngineHost(const Parts& parts, const Options& options);
@@ -75,13 +70,13 @@ class EngineHost {
   // once a second: a broken disk must not fill the log.
   void log_bad_blocks();
 
-  [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] core::StatusReply status() const { return engine_.status(); }
 
  private:
   void step(const core::InputView& input);
   void receive_requests();
   void receive_request(std::span<const std::byte> frame, std::string_view identity);
+  [[nodiscard]] bool reads_replies(ClientRegistry::Client& client, const codec::Envelope& envelope);
   void refuse(std::string_view identity, const codec::Envelope& envelope, const Error& error);
 
   void carry_out();
@@ -89,7 +84,8 @@ class EngineHost {
   void start_transfers();
   void send_replies();
   void send_notices();
-  void send(std::string_view identity, std::span<const std::byte> frame);
+  void send(ClientRegistry::Client& client, std::span<const std::byte> frame);
+  RouterSocket::Sent send(std::string_view identity, std::span<const std::byte> frame);
 
   void handle(const TransferCompletion& completion);
   void handle(const DiskOpened& completion);
@@ -100,11 +96,11 @@ class EngineHost {
 
   Parts parts_;
   ClientId own_client_;
+  std::size_t message_bytes_max_;
   core::Engine engine_;
   codec::RequestDecoder decoder_;
   codec::ReplyEncoder encoder_;
   core::Actions actions_;
-  Counters counters_;
   std::vector<Completion> completions_;
   std::vector<core::RecoveredEntry> recovered_;
   std::vector<Token> recovered_tokens_;

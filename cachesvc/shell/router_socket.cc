@@ -84,8 +84,8 @@ Result<std::unique_ptr<RouterSocket>> RouterSocket::bind(const Options& options)
   const auto bytes_max = static_cast<std::int64_t>(options.message_bytes_max);
   const bool is_set =
       socket.set(ZMQ_ROUTER_MANDATORY, 1) && socket.set(ZMQ_LINGER, kLingerMs) &&
-      socket.set(ZMQ_SNDHWM, options.queue_messages_max) &&
-      socket.set(ZMQ_RCVHWM, options.queue_messages_max) &&
+      socket.set(ZMQ_SNDHWM, options.send_queue_max) &&
+      socket.set(ZMQ_RCVHWM, options.receive_queue_max) &&
       socket.set(ZMQ_HEARTBEAT_IVL, kHeartbeatMs) &&
       socket.set(ZMQ_HEARTBEAT_TIMEOUT, kHeartbeatTimeoutMs) &&
       zmq_setsockopt(socket.value, ZMQ_MAXMSGSIZE, &bytes_max, sizeof(bytes_max)) == 0;

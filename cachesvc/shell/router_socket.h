@@ -20,7 +20,8 @@ class RouterSocket {
   struct Options {
     std::string endpoint;                 // ipc://PATH
     std::uint64_t message_bytes_max = 0;  // a longer one ends the connection
-    int queue_messages_max = 1'024;       // each direction and peer
+    int receive_queue_max = 64;           // messages of one peer that wait to be received
+    int send_queue_max = 1'024;           // messages to one peer that it did not read yet
   };
   // The socket file gets mode 0660. fails: unavailable (the address, or ZeroMQ itself).
   [[nodiscard]] static Result<std::unique_ptr<RouterSocket>> bind(const Options& options);

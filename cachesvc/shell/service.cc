@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 
+#include "cachesvc/shell/accept_guard.h"
 #include "cachesvc/shell/attach_server.h"
 #include "cachesvc/shell/engine_host.h"
 #include "cachesvc/shell/kernel_sources.h"
@@ -15,6 +16,7 @@ namespace kv::shell {
 namespace {
 
 constexpr std::chrono::milliseconds kTick(50);
+constexpr std::uint32_t kNoticesSpare = 64;
 constexpr std::size_t kConnectionsSpare = 16;  // for programs that only ask to be let in
 
 StartProblem to_problem(const Error& error, std::string_view what, std::string remedy) {
@@ -70,7 +72,8 @@ struct Service::State {
         copies(given.config.transfer_workers, memory, *completions),
         disk(given.opener ? given.opener : disk_opener(given.config), memory, *completions),
         own_client(first_client()),
-        clients(given.config.client_capacity, ClientId(own_client.value + 1)) {}
+        clients(given.config.client_capacity, given.config.clients_per_user,
+                ClientId(own_client.value + 1)) {}
 
   [[nodiscard]] Result<void> start();
   void start_engine();
@@ -90,6 +93,7 @@ struct Service::State {
   DiskWorker disk;
   codec::Id128 boot = random_id();
   ClientId own_client;
+  codec::ShellCounters counters;
   std::unique_ptr<RouterSocket> router;
   ClientRegistry clients;
   std::unique_ptr<EngineHost> host;
@@ -126,20 +130,28 @@ std::variant<std::unique_ptr<Service>, StartProblem> Service::make(const Options
 
 Result<void> Service::State::start() {
   const Config& config = options.config;
-  KV_TRY(router, RouterSocket::bind(
-                     {.endpoint = config.endpoint, .message_bytes_max = config.message_bytes}));
+  // A client within its credits never has more replies waiting; the rest is for notices.
+  const auto send_queue = static_cast<int>(config.credits + kNoticesSpare);
+  // Up to the protocol's limit a message that is longer than limits.message_bytes gets an answer.
+  KV_TRY(router, RouterSocket::bind({.endpoint = config.endpoint,
+                                     .message_bytes_max = codec::kMessageBytesMax,
+                                     .send_queue_max = send_queue}));
   start_engine();
   KV_TRY(attach, AttachServer::make(
                      loop, log,
                      {.path = attach_path(config),
                       .boot = boot,
                       .connections_max = config.client_capacity + kConnectionsSpare,
+                      .counters = &counters,
                       .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
                       .memory = [this](codec::AttachKind kind) { return share(kind); }}));
   KV_TRY(requests_watch, loop.when_readable(router->descriptor(), [this] { host->turn(); }));
   KV_TRY(completions_watch,
          loop.when_readable(completions->descriptor(), [this] { host->turn(); }));
-  tick_watch = loop.every(kTick, [this] { host->tick(); });
+  tick_watch = loop.every(kTick, [this] {
+    counters.refused_connections = refused_connections();
+    host->tick();
+  });
   if (options.handle_signals) {
     KV_TRY(signals_watch, loop.when_asked_to_end([this] { asked_to_end(); }));
   }
@@ -163,27 +175,36 @@ void Service::State::start_engine() {
                  {"remedy", "move " + config.dir + "/disk away; this run has no disk tier"}});
     }
   }
-  const EngineHost::Parts parts{loop, log, *router, clients, memory, *completions, copies, disk};
+  const EngineHost::Parts parts{loop,         log,    *router, clients, memory,
+                                *completions, copies, disk,    counters};
   host = std::make_unique<EngineHost>(
-      parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client});
+      parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client,
+                                 static_cast<std::size_t>(config.message_bytes)});
   if (!on_disk) return;
   host->recover(*on_disk);
-  if (host->counters().disk_failures > 0) disk_refusal = error_name(ErrorCode::too_large);
+  if (counters.disk_failures > 0) disk_refusal = error_name(ErrorCode::too_large);
 }
 
 Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
-  if (clients.is_full()) {
-    if (const ClientId ended = clients.oldest_ended(); !ended.is_none()) host->remove(ended);
+  if (const ClientId ended = clients.in_the_way_of(peer.user); !ended.is_none()) {
+    host->remove(ended);
   }
   const codec::Id128 secret = random_id();
   ClientRegistry::Client client;
   client.secret = secret;
   client.role = peer.wants_admin ? core::ClientRole::admin : core::ClientRole::runner;
   client.tenant = "uid:" + std::to_string(peer.user);
+  client.user = peer.user;
   client.process = peer.process;
   client.process_descriptor = std::move(peer.process_descriptor);
   const int process = client.process_descriptor.get();
-  KV_TRY(const ClientId id, clients.add(std::move(client)));
+  const auto given = clients.add(std::move(client));
+  if (!given) {
+    const bool is_of_user = given.error().field == "client.per_user";
+    ++(is_of_user ? counters.refused_attaches_of_user : counters.refused_attaches);
+    return given.error();
+  }
+  const ClientId id = *given;
   ClientRegistry::Client& added = *clients.find(id);
   auto watch = loop.when_readable(process, [this, id] {
     log.write(LogLevel::debug, "client_gone", {{"client", id.value}});
@@ -244,16 +265,16 @@ void Service::State::begin_end() {
 }
 
 void Service::State::log_end(Ended how) const {
-  const EngineHost::Counters& counters = host->counters();
   log.write(how == Ended::clean ? LogLevel::info : LogLevel::error, "ended",
             {{"how", how == Ended::clean     ? "clean"
                      : how == Ended::unsaved ? "unsaved"
                                              : "hung"},
-             {"requests", counters.requests},
-             {"malformed", counters.malformed},
-             {"refused", counters.refused},
-             {"denied", counters.denied},
-             {"unsent", counters.unsent}});
+             {"requests", counters.received_requests},
+             {"malformed", counters.malformed_frames},
+             {"invalid", counters.invalid_requests},
+             {"denied", counters.denied_requests},
+             {"unread", counters.unread_replies},
+             {"unsent", counters.unsent_replies}});
 }
 
 std::string_view Service::disk_refusal() const { return state_->disk_refusal; }

@@ -7,3 +7,4 @@
 #include "cachesvc/wire/id128.h"            // boot ids and secrets
 #include "cachesvc/wire/reply_encoder.h"    // core::Reply, core::Notice -> frame
 #include "cachesvc/wire/request_decoder.h"  // frame -> core::InputView
+#include "cachesvc/wire/shell_counters.h"   // what the shell counts, reported beside the core's

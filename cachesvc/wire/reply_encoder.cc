@@ -135,7 +135,8 @@ Body encode_body(FlatBufferBuilder& builder, const core::LookupReply& from) {
 }
 
 Offset<flatbuffers::Vector<Offset<wire::Counter>>> counter_vector(FlatBufferBuilder& builder,
-                                                                  const core::Counters& counters) {
+                                                                  const core::Counters& counters,
+                                                                  const ShellCounters* shell) {
   std::vector<Offset<wire::Counter>> entries;
   const auto add = [&](const std::string& name, std::uint64_t value) {
     entries.push_back(wire::CreateCounter(builder, builder.CreateString(name), value));
@@ -151,15 +152,21 @@ Offset<flatbuffers::Vector<Offset<wire::Counter>>> counter_vector(FlatBufferBuil
           (counters.*counter.by_tier)[tier]);
     }
   }
+  if (shell != nullptr) {
+    for (const ShellCounterName& counter : kShellCounterNames) {
+      add(std::string(counter.name), shell->*counter.value);
+    }
+  }
   return builder.CreateVector(entries);
 }
 
-Body encode_body(FlatBufferBuilder& builder, const core::StatusReply& from) {
+Body encode_status(FlatBufferBuilder& builder, const core::StatusReply& from,
+                   const ShellCounters* shell) {
   const auto tiers = structs<wire::TierStatus>(builder, from.tiers, [](const auto& tier) {
     return wire::TierStatus(tier.slot_bytes, tier.slots, tier.free, tier.held, tier.cached,
                             tier.fenced, tier.covered, tier.evictable, tier.arriving);
   });
-  const auto counters = counter_vector(builder, from.counters);
+  const auto counters = counter_vector(builder, from.counters, shell);
   wire::StatusReplyBuilder status(builder);
   status.add_tiers(tiers);
   status.add_counters(counters);
@@ -211,6 +218,7 @@ StructVector<wire::Notice> notice_vector(FlatBufferBuilder& builder,
 
 struct ReplyEncoder::State {
   Id128 boot;
+  const ShellCounters* shell = nullptr;
   FlatBufferBuilder builder;
 
   [[nodiscard]] std::span<const std::byte> finish(const core::Reply& reply, std::uint64_t request,
@@ -221,8 +229,15 @@ std::span<const std::byte> ReplyEncoder::State::finish(const core::Reply& reply,
                                                        std::uint64_t request,
                                                        std::span<const core::Notice> notices) {
   builder.Clear();
-  const Body body =
-      std::visit([this](const auto& from) { return encode_body(builder, from); }, reply.body);
+  const Body body = std::visit(
+      [this](const auto& from) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(from)>, core::StatusReply>) {
+          return encode_status(builder, from, shell);
+        } else {
+          return encode_body(builder, from);
+        }
+      },
+      reply.body);
   const auto reason = text(builder, reply.error.reason);
   const auto field = text(builder, reply.error.field);
   const auto notice_structs = notice_vector(builder, notices);
@@ -234,8 +249,10 @@ std::span<const std::byte> ReplyEncoder::State::finish(const core::Reply& reply,
   return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-ReplyEncoder::ReplyEncoder(const Id128& boot) : state_(std::make_unique<State>()) {
+ReplyEncoder::ReplyEncoder(const Id128& boot, const ShellCounters* shell)
+    : state_(std::make_unique<State>()) {
   state_->boot = boot;
+  state_->shell = shell;
 }
 ReplyEncoder::~ReplyEncoder() = default;
 

@@ -11,12 +11,15 @@
 
 #include "cachesvc/core/actions.h"
 #include "cachesvc/wire/id128.h"
+#include "cachesvc/wire/shell_counters.h"
 
 namespace kv::codec {
 
 class ReplyEncoder {
  public:
-  explicit ReplyEncoder(const Id128& boot);  // goes into every message
+  // `boot` goes into every message. `shell` is read whenever a status is encoded, and outlives the
+  // encoder; null: status has the counters of the core only.
+  explicit ReplyEncoder(const Id128& boot, const ShellCounters* shell = nullptr);
   ~ReplyEncoder();
   ReplyEncoder(const ReplyEncoder&) = delete;
   ReplyEncoder& operator=(const ReplyEncoder&) = delete;

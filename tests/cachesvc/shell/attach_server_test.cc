@@ -42,6 +42,7 @@ class AttachServerTest : public testing::Test {
         {.path = path_,
          .boot = {11, 22},
          .connections_max = 4,
+         .counters = &counters_,
          .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
          .memory = [this](codec::AttachKind kind) { return share(kind); }});
     ASSERT_TRUE(server.has_value());
@@ -78,6 +79,7 @@ class AttachServerTest : public testing::Test {
   std::unique_ptr<HostArena> arena_;
   EventLoop loop_;
   std::vector<AttachServer::Peer> peers_;  // of the loop's thread, until it ended
+  codec::ShellCounters counters_;
   std::unique_ptr<AttachServer> server_;
   std::thread thread_;
 };
@@ -241,8 +243,8 @@ TEST_F(AttachServerTest, WithoutADescriptorLeftItWaitsAndThenGoesOn) {
   EXPECT_EQ(poll(&answer, 1, 10'000), 1);
   loop_.stop();
   thread_.join();
-  EXPECT_GE(server_->counters().pauses, 1U);
-  EXPECT_LE(server_->counters().pauses, 100U);  // it did not spin
+  EXPECT_GE(counters_.attach_pauses, 1U);
+  EXPECT_LE(counters_.attach_pauses, 100U);  // it did not spin
 }
 
 TEST_F(AttachServerTest, AClientThatSendsAndLeavesDoesNoHarm) {
@@ -292,11 +294,13 @@ TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
   EventLoop loop;
   const Logger log("off");
   int entered = 0;
+  codec::ShellCounters counters;
   auto server = AttachServer::make(
       loop, log,
       {.path = path,
        .boot = {},
        .connections_max = 4,
+       .counters = &counters,
        .enter =
            [&](AttachServer::Peer) {
              ++entered;
@@ -316,7 +320,7 @@ TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(entered, 0);
-  EXPECT_EQ((*server)->counters().denied, 1U);
+  EXPECT_EQ(counters.denied_attaches, 1U);
   close(to_child[0]);
   close(to_child[1]);
 }

@@ -15,7 +15,7 @@ ClientRegistry::Client client_with(std::uint64_t secret) {
 }
 
 TEST(ClientRegistry, IdsCountUpFromTheFirstAndAreNotUsedAgain) {
-  ClientRegistry clients(4, ClientId(1'000));
+  ClientRegistry clients(4, 4, ClientId(1'000));
   EXPECT_EQ(clients.add(client_with(1)).value(), ClientId(1'000));
   EXPECT_EQ(clients.add(client_with(2)).value(), ClientId(1'001));
   clients.remove(ClientId(1'001));
@@ -23,7 +23,7 @@ TEST(ClientRegistry, IdsCountUpFromTheFirstAndAreNotUsedAgain) {
 }
 
 TEST(ClientRegistry, OnlyTheSecretOfAClientIsItsSecret) {
-  ClientRegistry clients(4, ClientId(1));
+  ClientRegistry clients(4, 4, ClientId(1));
   const ClientId first = clients.add(client_with(10)).value();
   const ClientId second = clients.add(client_with(20)).value();
   EXPECT_EQ(clients.authenticate(first, {10, 11}).value(), clients.find(first));
@@ -36,13 +36,40 @@ TEST(ClientRegistry, OnlyTheSecretOfAClientIsItsSecret) {
 }
 
 TEST(ClientRegistry, HoldsNoMoreThanItsCapacityAndNamesWhoMayGo) {
-  ClientRegistry clients(3, ClientId(1));
+  ClientRegistry clients(3, 3, ClientId(1));
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(clients.add(client_with(i)).has_value());
   EXPECT_EQ(clients.add(client_with(9)).error().code, ErrorCode::exhausted);
-  EXPECT_TRUE(clients.oldest_ended().is_none());
+  EXPECT_TRUE(clients.in_the_way_of(0).is_none());
   clients.find(ClientId(3))->has_ended = true;
   clients.find(ClientId(2))->has_ended = true;
-  EXPECT_EQ(clients.oldest_ended(), ClientId(2));
+  EXPECT_EQ(clients.in_the_way_of(0), ClientId(2));
+  clients.remove(ClientId(1));
+  EXPECT_TRUE(clients.in_the_way_of(0).is_none());  // there is room
+}
+
+TEST(ClientRegistry, OneUserCannotTakeAllOfTheCapacity) {
+  ClientRegistry clients(4, 2, ClientId(1));
+  const auto of_user = [](uid_t user) {
+    ClientRegistry::Client client = client_with(1);
+    client.user = user;
+    return client;
+  };
+  const ClientId first = clients.add(of_user(7)).value();
+  ASSERT_TRUE(clients.add(of_user(7)).has_value());
+  const auto third = clients.add(of_user(7));
+  ASSERT_FALSE(third.has_value());
+  EXPECT_EQ(third.error().code, ErrorCode::exhausted);
+  EXPECT_EQ(third.error().field, "client.per_user");
+  ASSERT_TRUE(clients.add(of_user(8)).has_value());
+  clients.find(ClientId(3))->has_ended = true;
+  EXPECT_TRUE(clients.in_the_way_of(7).is_none());  // another user's makes no room for it
+  clients.remove(first);
+  EXPECT_TRUE(clients.add(of_user(7)).has_value());
+  ASSERT_TRUE(clients.add(of_user(8)).has_value());
+  const auto fifth = clients.add(of_user(9));
+  ASSERT_FALSE(fifth.has_value());
+  EXPECT_EQ(fifth.error().field, "client.capacity");
+  EXPECT_EQ(clients.in_the_way_of(9), ClientId(3));
 }
 
 TEST(KernelSources, TimeDoesNotGoBackAndIdsDiffer) {

@@ -42,8 +42,8 @@ class EngineHostTest : public testing::Test {
     options.engine.client_capacity = 8;
     options.boot = {1, 2};
     options.own_client = ClientId(1);
-    const EngineHost::Parts parts{loop_,    log_,          *router_, clients_,
-                                  *memory_, *completions_, *copies_, *disk_};
+    const EngineHost::Parts parts{loop_,         log_,     *router_, clients_, *memory_,
+                                  *completions_, *copies_, *disk_,   counters_};
     host_ = std::make_unique<EngineHost>(parts, options);
   }
   void start() {
@@ -56,10 +56,10 @@ class EngineHostTest : public testing::Test {
     thread_ = std::thread([this] { loop_.run(); });
   }
   // The loop's thread is over; counters can be read.
-  const EngineHost::Counters& stop() {
+  const codec::ShellCounters& stop() {
     loop_.stop();
     if (thread_.joinable()) thread_.join();
-    return host_->counters();
+    return counters_;
   }
   void TearDown() override { (void)stop(); }
 
@@ -84,7 +84,8 @@ class EngineHostTest : public testing::Test {
   tests::StoreLog store_log_;
   bool disk_fails_ = false;
   EventLoop loop_;
-  ClientRegistry clients_{8, ClientId(100)};
+  ClientRegistry clients_{8, 8, ClientId(100)};
+  codec::ShellCounters counters_;
   std::unique_ptr<BlockMemory> memory_;
   std::unique_ptr<CompletionQueue> completions_;
   std::unique_ptr<RouterSocket> router_;
@@ -113,12 +114,12 @@ TEST_F(EngineHostTest, CountsWhatItRefusesAndTheEngineSeesOnlyTheRest) {
     ASSERT_EQ(stranger.status().code(), ErrorCode::stale);  // denied
     ASSERT_EQ(client.status().code(), ErrorCode::ok);       // request
   }
-  const EngineHost::Counters& counters = stop();
-  EXPECT_EQ(counters.requests, 2U);
-  EXPECT_EQ(counters.refused, 1U);
-  EXPECT_EQ(counters.malformed, 2U);
-  EXPECT_EQ(counters.denied, 2U);
-  EXPECT_EQ(counters.unsent, 0U);
+  const codec::ShellCounters& counters = stop();
+  EXPECT_EQ(counters.received_requests, 2U);
+  EXPECT_EQ(counters.invalid_requests, 1U);
+  EXPECT_EQ(counters.malformed_frames, 2U);
+  EXPECT_EQ(counters.denied_requests, 2U);
+  EXPECT_EQ(counters.unsent_replies + counters.unread_replies, 0U);
   EXPECT_EQ(host_->status().clients, 1U);
 }
 
@@ -143,7 +144,7 @@ TEST_F(EngineHostTest, ManyRequestsAtOnceAreAllAnsweredAcrossTurns) {
       }
     }
   }
-  EXPECT_EQ(stop().requests, 320U);
+  EXPECT_EQ(stop().received_requests, 320U);
 }
 
 TEST_F(EngineHostTest, AfterStopReceivingNoRequestIsAnswered) {
@@ -153,7 +154,7 @@ TEST_F(EngineHostTest, AfterStopReceivingNoRequestIsAnswered) {
   TestClient client(dir_.path(), ticket);
   client.send_status();
   EXPECT_FALSE(client.receive(std::chrono::milliseconds(100)).has_arrived());
-  EXPECT_EQ(stop().requests, 0U);
+  EXPECT_EQ(stop().received_requests, 0U);
 }
 
 TEST_F(EngineHostTest, AFlushOfNothingIsDoneAtOnceAndOnlyOnce) {
@@ -176,7 +177,7 @@ TEST_F(EngineHostTest, ALayoutOnTheDiskDefinesTheFormatAndAnEmptyIndexEndsTheRec
     host_->turn();
     return !host_->status().recovering;
   }));
-  EXPECT_EQ(host_->counters().disk_failures, 0U);
+  EXPECT_EQ(counters_.disk_failures, 0U);
 }
 
 TEST_F(EngineHostTest, ADiskThatFailsAfterItsLayoutWasReadEndsTheRecoveryAndIsCounted) {
@@ -188,14 +189,14 @@ TEST_F(EngineHostTest, ADiskThatFailsAfterItsLayoutWasReadEndsTheRecoveryAndIsCo
     host_->turn();
     return !host_->status().recovering;
   }));
-  EXPECT_EQ(host_->counters().disk_failures, 1U);
+  EXPECT_EQ(counters_.disk_failures, 1U);
 }
 
 TEST_F(EngineHostTest, ALayoutWhoseBlockDoesNotFitIsCountedAndNotOpened) {
   KvLayout layout;
   layout.groups = {{.layer_count = 32, .kv_head_count = 8, .head_dim_k = 128, .head_dim_v = 128}};
   host_->recover(layout);
-  EXPECT_EQ(host_->counters().disk_failures, 1U);
+  EXPECT_EQ(counters_.disk_failures, 1U);
   EXPECT_EQ(host_->status().block_tokens, 0U);
   EXPECT_FALSE(host_->status().recovering);
 }

@@ -5,11 +5,17 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <zmq.h>
 
+#include "cachesvc/shell/accept_guard.h"
 #include "cachesvc/shell/event_loop.h"
+#include "cachesvc/shell/unix_address.h"
 #include "tests/cachesvc/shell/temp_dir.h"
+#include "tests/cachesvc/shell/test_client.h"
+#include "tiering/stores/file_descriptor.h"
 
 namespace kv::shell {
 namespace {
@@ -157,6 +163,71 @@ TEST_F(RouterSocketTest, APeerThatDoesNotReadFillsItsQueueAndNothingWaits) {
     is_full = router_->send(identity, as_bytes(kilobytes)) == RouterSocket::Sent::queue_full;
   }
   EXPECT_TRUE(is_full);
+}
+
+// libzmq ends the process when its listener meets EMFILE.
+TEST_F(RouterSocketTest, ConnectionsWithoutADescriptorLeftAreRefusedAndTheOthersGoOn) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UBSan's check of a vptr opens a pipe: without descriptors it reports good code";
+#endif
+  const auto next_body = [&] {
+    std::string got;
+    (void)tests::eventually([&] {
+      if (router_->receive() != RouterSocket::Received::request) return false;
+      const auto body = router_->body();
+      got.assign(reinterpret_cast<const char*>(body.data()), body.size());
+      return true;
+    });
+    return got;
+  };
+  const Dealer dealer(endpoint_);
+  dealer.send("before");
+  ASSERT_EQ(next_body(), "before");
+  const std::uint64_t refused = refused_connections();
+  const sockaddr_un address = unix_address(dir_.path() + "/r.sock");
+  const FileDescriptor stranger(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};  // what is open stays open
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int connected =
+      connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const bool was_refused = tests::eventually([&] { return refused_connections() > refused; });
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(connected, 0);
+  EXPECT_TRUE(was_refused);
+  dealer.send("after");
+  EXPECT_EQ(next_body(), "after");
+  const Dealer next(endpoint_);
+  next.send("new");
+  EXPECT_EQ(next_body(), "new");
+}
+
+// A high number says that few are left: the connection is closed before the others starve.
+TEST_F(RouterSocketTest, TheLastDescriptorsAreNotForConnections) {
+  const std::uint64_t refused = refused_connections();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const FileDescriptor highest(dup(STDERR_FILENO));
+  const rlimit low{.rlim_cur = static_cast<rlim_t>(highest.get()) + 20,
+                   .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_FALSE(is_of_reserve(highest.get()));
+  std::vector<FileDescriptor> strangers;
+  const sockaddr_un address = unix_address(dir_.path() + "/r.sock");
+  bool was_closed = false;
+  for (int i = 0; i < 12; ++i) {
+    FileDescriptor stranger(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!stranger.is_open()) break;
+    EXPECT_EQ(connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+              0);
+    strangers.push_back(std::move(stranger));
+    was_closed = was_closed || refused_connections() > refused;
+  }
+  was_closed = was_closed || tests::eventually([&] { return refused_connections() > refused; });
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(was_closed);
+  EXPECT_TRUE(FileDescriptor(dup(STDERR_FILENO)).is_open());
 }
 
 TEST_F(RouterSocketTest, TheSocketFileIsForUserAndGroupOnly) {

@@ -28,6 +28,7 @@ namespace kv::tests {
   config.lease = std::chrono::seconds(10);
   config.credits = 64;
   config.client_capacity = 16;
+  config.clients_per_user = 16;
   config.transfer_workers = 2;
   config.write_through = true;
   config.message_bytes = 1 << 20U;

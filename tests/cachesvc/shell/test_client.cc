@@ -291,13 +291,20 @@ TestClient::Reply TestClient::flush() {
              [](auto& builder) { return wire::CreateFlush(builder).Union(); });
 }
 
-std::uint64_t TestClient::counter(const std::string& name) {
+std::map<std::string, std::uint64_t> TestClient::counters() {
+  std::map<std::string, std::uint64_t> found;
   const auto reply = status();
-  if (!reply.has_arrived() || reply->body_as_StatusReply() == nullptr) return 0;
+  if (!reply.has_arrived() || reply->body_as_StatusReply() == nullptr) return found;
   for (const wire::Counter* counter : *reply->body_as_StatusReply()->counters()) {
-    if (counter->name()->str() == name) return counter->value();
+    found.emplace(counter->name()->str(), counter->value());
   }
-  return 0;
+  return found;
+}
+
+std::uint64_t TestClient::counter(const std::string& name) {
+  const auto all = counters();
+  const auto found = all.find(name);
+  return found == all.end() ? 0 : found->second;
 }
 
 }  // namespace kv::tests

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -120,8 +121,13 @@ class TestClient {
   [[nodiscard]] Reply flush();
   // 0 when the status has no such counter.
   [[nodiscard]] std::uint64_t counter(const std::string& name);
+  [[nodiscard]] std::map<std::string, std::uint64_t> counters();
 
-  void send_status();  // without waiting for the reply
+  using Body = std::function<flatbuffers::Offset<void>(flatbuffers::FlatBufferBuilder&)>;
+  [[nodiscard]] Reply ask(wire::RequestBody type, const Body& body);
+  std::uint64_t send(wire::RequestBody type,
+                     const Body& body);  // without waiting: the request's id
+  void send_status();
   void send_frames(const std::vector<std::vector<std::uint8_t>>& frames);
   // The next message of the service, whatever it is.
   [[nodiscard]] Reply receive(std::chrono::milliseconds patience = kPatience);
@@ -129,9 +135,6 @@ class TestClient {
   [[nodiscard]] wire::ErrorCode notice(std::uint64_t sequence);
 
  private:
-  using Body = std::function<flatbuffers::Offset<void>(flatbuffers::FlatBufferBuilder&)>;
-  std::uint64_t send(wire::RequestBody type, const Body& body);  // the request's id
-  [[nodiscard]] Reply ask(wire::RequestBody type, const Body& body);
   void keep_notices(const Reply& reply);
   void connect(const std::string& dir);
 

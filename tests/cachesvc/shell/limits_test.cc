@@ -1,0 +1,233 @@
+// Every limit of the shell reached over the real sockets: who goes over it gets an error of the
+// closed set, status counts it, and the service goes on.
+#include <gtest/gtest.h>
+
+#include "cachesvc/wire/shell_counters.h"
+#include "tests/cachesvc/shell/running_service.h"
+#include "tests/cachesvc/shell/temp_dir.h"
+#include "tests/cachesvc/shell/test_client.h"
+
+namespace kv::shell {
+namespace {
+
+using tests::AttachConnection;
+using tests::options_in;
+using tests::RunningService;
+using tests::TempDir;
+using tests::TestClient;
+using wire::ErrorCode;
+
+constexpr std::uint32_t kTokensPerMessageMax = 65'536;
+constexpr std::uint32_t kStepItemsMax = 4'096;
+
+AttachConnection::Reply enter(const std::string& dir) {
+  const AttachConnection connection(dir + "/attach.sock");
+  return connection.ask(wire::AttachKind::enter);
+}
+
+auto make_namespace(flatbuffers::FlatBufferBuilder& builder, std::size_t salt_bytes = 0) {
+  const std::vector<std::uint8_t> weights = {'w', '1'};
+  const std::vector<std::uint8_t> salt(salt_bytes, 's');
+  return wire::CreateNamespaceDirect(builder, &weights, nullptr, nullptr, nullptr, &salt);
+}
+
+TEST(Limits, EveryCounterOfTheShellIsThereAtZeroFromTheStart) {
+  const TempDir dir;
+  const RunningService service(options_in(dir.path()));
+  TestClient client(dir.path(), false);
+  const auto counters = client.counters();
+  for (const codec::ShellCounterName& counter : codec::kShellCounterNames) {
+    const auto found = counters.find(std::string(counter.name));
+    ASSERT_NE(found, counters.end()) << counter.name;
+    const bool is_this_client = counter.name == "attached_clients" ||
+                                counter.name == "received_requests" ||
+                                counter.name == "refused_connections";  // of the whole process
+    if (!is_this_client) {
+      EXPECT_EQ(found->second, 0U) << counter.name;
+    }
+  }
+  EXPECT_EQ(counters.at("attached_clients"), 1U);
+  EXPECT_EQ(counters.at("received_requests"), 1U);
+}
+
+TEST(Limits, ClientsOverTheCapacityAreExhausted) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.client_capacity = 3;
+  const RunningService service(options);
+  TestClient first(dir.path(), false);
+  ASSERT_EQ(enter(dir.path()).code, ErrorCode::ok);
+  ASSERT_EQ(enter(dir.path()).code, ErrorCode::ok);
+  const auto refused = enter(dir.path());
+  EXPECT_EQ(refused.code, ErrorCode::exhausted);
+  EXPECT_EQ(refused.reason, "as many clients as client.capacity");
+  EXPECT_EQ(refused.client, 0U);
+  EXPECT_EQ(first.counter("refused_attaches"), 1U);
+  EXPECT_EQ(first.counter("refused_attaches_of_user"), 0U);
+  EXPECT_EQ(first.counter("attached_clients"), 3U);
+}
+
+TEST(Limits, ClientsOfOneUserOverItsPartAreExhausted) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.clients_per_user = 2;
+  const RunningService service(options);
+  TestClient first(dir.path(), false);
+  TestClient second(dir.path(), false);
+  const auto refused = enter(dir.path());
+  EXPECT_EQ(refused.code, ErrorCode::exhausted);
+  EXPECT_EQ(refused.reason, "as many clients of this user as client.per_user");
+  EXPECT_EQ(first.counter("refused_attaches_of_user"), 1U);
+  EXPECT_EQ(first.counter("refused_attaches"), 0U);
+  ASSERT_EQ(second.bye().code(), ErrorCode::ok);
+  EXPECT_EQ(enter(dir.path()).code, ErrorCode::ok);  // who said Bye makes room
+}
+
+TEST(Limits, ConnectionsToTheAttachSocketOverTheCapacityAreExhausted) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.client_capacity = 1;
+  const RunningService service(options);
+  TestClient client(dir.path(), false);
+  std::vector<std::unique_ptr<AttachConnection>> idle;
+  AttachConnection::Reply refused;
+  while (idle.size() < 40) {
+    idle.push_back(std::make_unique<AttachConnection>(dir.path() + "/attach.sock"));
+    refused = idle.back()->ask(wire::AttachKind::device_pool);
+    if (refused.code == ErrorCode::exhausted) break;
+    ASSERT_EQ(refused.code, ErrorCode::denied);
+  }
+  EXPECT_EQ(refused.reason, "too many connections");
+  EXPECT_EQ(client.counter("refused_attach_connections"), 1U);
+}
+
+TEST(Limits, AMessageOverTheConfiguredBytesIsTooLargeAndItsClientGoesOn) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.message_bytes = 64U << 10U;
+  const RunningService service(options);
+  TestClient client(dir.path(), false);
+  ASSERT_EQ(client.attach_pool({}).code(), ErrorCode::ok);
+  ASSERT_EQ(client.open(1, std::vector<std::uint32_t>(15'000)).code(), ErrorCode::ok);
+  const auto refused = client.open(2, std::vector<std::uint32_t>(20'000));
+  EXPECT_EQ(refused.code(), ErrorCode::too_large);
+  EXPECT_EQ(refused->field()->str(), "frame");
+  EXPECT_EQ(client.counter("oversized_requests"), 1U);
+  EXPECT_EQ(client.status()->body_as_StatusReply()->sequences(), 1U);
+}
+
+TEST(Limits, AMessageOverTheProtocolsBytesEndsItsConnectionAndNoOther) {
+  const TempDir dir;
+  const RunningService service(options_in(dir.path()));
+  TestClient good(dir.path(), false);
+  TestClient bad(dir.path(), false);
+  ASSERT_EQ(bad.hello().code(), ErrorCode::ok);
+  bad.send_frames({std::vector<std::uint8_t>((1U << 20U) + 1, 7)});
+  ASSERT_EQ(good.hello().code(), ErrorCode::ok);
+  EXPECT_EQ(good.counter("malformed_frames"), 0U);  // it never arrived
+  // Its next request comes over a connection that ZeroMQ made anew, of the same client.
+  TestClient again(dir.path(), bad.ticket());
+  again.set_request(10);
+  EXPECT_EQ(again.status().code(), ErrorCode::ok);
+}
+
+// What one message may hold: each is refused as a whole, by name.
+class MessageLimits : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(client_.attach_pool({}).code(), ErrorCode::ok); }
+  void expect_too_large(wire::RequestBody type, const TestClient::Body& body,
+                        const std::string& field) {
+    const std::uint64_t before = client_.counter("invalid_requests");
+    const auto refused = client_.ask(type, body);
+    ASSERT_TRUE(refused.has_arrived()) << field;
+    EXPECT_EQ(refused.code(), ErrorCode::too_large) << field;
+    ASSERT_NE(refused->field(), nullptr) << field;
+    EXPECT_EQ(refused->field()->str(), field);
+    EXPECT_EQ(client_.counter("invalid_requests"), before + 1);
+  }
+  TempDir dir_;
+  RunningService service_{options_in(dir_.path())};
+  TestClient client_{dir_.path(), false};
+};
+
+TEST_F(MessageLimits, TokensOfAnOpen) {
+  const auto open = [](std::size_t count) {
+    return [count](flatbuffers::FlatBufferBuilder& builder) {
+      const std::vector<std::uint32_t> tokens(count, 1);
+      return wire::CreateOpenDirect(builder, 1, make_namespace(builder), &tokens).Union();
+    };
+  };
+  expect_too_large(wire::RequestBody::Open, open(kTokensPerMessageMax + 1), "tokens");
+  EXPECT_EQ(client_.ask(wire::RequestBody::Open, open(kTokensPerMessageMax)).code(),
+            ErrorCode::ok);
+}
+
+TEST_F(MessageLimits, TokensOfALookup) {
+  const auto lookup = [](std::size_t count) {
+    return [count](flatbuffers::FlatBufferBuilder& builder) {
+      const std::vector<std::uint32_t> tokens(count, 1);
+      return wire::CreateLookupDirect(builder, make_namespace(builder), &tokens).Union();
+    };
+  };
+  expect_too_large(wire::RequestBody::Lookup, lookup(kTokensPerMessageMax + 1), "tokens");
+  EXPECT_EQ(client_.ask(wire::RequestBody::Lookup, lookup(kTokensPerMessageMax)).code(),
+            ErrorCode::ok);
+}
+
+TEST_F(MessageLimits, ItemsAndTokensOfAStep) {
+  const auto step = [](std::size_t items, std::size_t tokens) {
+    return [items, tokens](flatbuffers::FlatBufferBuilder& builder) {
+      const std::vector<wire::StepItem> sent(
+          items, wire::StepItem(1, static_cast<std::uint8_t>(wire::StepOp::free), 0, 0, 0));
+      const std::vector<std::uint32_t> words(tokens, 1);
+      return wire::CreateStepDirect(builder, 1, 0, &sent, &words).Union();
+    };
+  };
+  expect_too_large(wire::RequestBody::Step, step(kStepItemsMax + 1, 0), "items");
+  expect_too_large(wire::RequestBody::Step, step(1, kTokensPerMessageMax + 1), "tokens");
+  const auto taken =
+      client_.ask(wire::RequestBody::Step, step(kStepItemsMax, kTokensPerMessageMax));
+  ASSERT_EQ(taken.code(), ErrorCode::ok);  // with a failure for each item: no such sequence
+  EXPECT_EQ(taken->body_as_StepReply()->failures()->size(), kStepItemsMax);
+}
+
+TEST_F(MessageLimits, NodesOfATree) {
+  const auto tree = [](std::uint32_t nodes) {
+    return [nodes](flatbuffers::FlatBufferBuilder& builder) {
+      return wire::CreateTree(builder, nodes).Union();
+    };
+  };
+  expect_too_large(wire::RequestBody::Tree, tree(1'001), "node_limit");
+  EXPECT_EQ(client_.ask(wire::RequestBody::Tree, tree(1'000)).code(), ErrorCode::ok);
+}
+
+TEST_F(MessageLimits, BytesOfANameAndOfAField) {
+  const auto hello = [](std::size_t bytes) {
+    return [bytes](flatbuffers::FlatBufferBuilder& builder) {
+      return wire::CreateHelloDirect(builder, 1, std::string(bytes, 'n').c_str()).Union();
+    };
+  };
+  expect_too_large(wire::RequestBody::Hello, hello(129), "name");
+  EXPECT_EQ(client_.ask(wire::RequestBody::Hello, hello(128)).code(), ErrorCode::ok);
+  const auto open = [](std::size_t salt_bytes) {
+    return [salt_bytes](flatbuffers::FlatBufferBuilder& builder) {
+      return wire::CreateOpenDirect(builder, 1, make_namespace(builder, salt_bytes)).Union();
+    };
+  };
+  expect_too_large(wire::RequestBody::Open, open(4'097), "salt");
+  EXPECT_EQ(client_.ask(wire::RequestBody::Open, open(4'096)).code(), ErrorCode::ok);
+}
+
+TEST_F(MessageLimits, GroupsOfALayout) {
+  expect_too_large(
+      wire::RequestBody::AttachPool,
+      [](flatbuffers::FlatBufferBuilder& builder) {
+        const std::vector<wire::LayerGroup> groups(9, wire::LayerGroup(0, 0, 0, 1, 1, 4, 4, 0, 0));
+        const auto layout = wire::CreateLayoutDirect(builder, 16, &groups);
+        return wire::CreateAttachPool(builder, layout).Union();
+      },
+      "groups");
+}
+
+}  // namespace
+}  // namespace kv::shell
