@@ -28,9 +28,15 @@ void Engine::State::on(const Admit& input) {
   }
   const std::uint64_t tokens = sequence.tokens.size() + std::uint64_t{input.max_new_tokens};
   const std::uint64_t blocks = (tokens + block_tokens_ - 1) / block_tokens_;
-  if (tokens > options_.sequence_tokens_max || blocks > slot_count_[tier_index(Tier::device)]) {
-    refuse(*client, request,
-           {ErrorCode::too_large, "the sequence can never fit the device tier", "max_new_tokens"});
+  const std::uint64_t slots = slot_count_[tier_index(Tier::device)];
+  if (tokens > options_.sequence_tokens_max || blocks > slots) {
+    const bool is_prompt = sequence.tokens.size() > slots * block_tokens_;
+    const bool is_tier = blocks > slots;
+    refuse(
+        *client, request,
+        {ErrorCode::too_large,
+         is_tier ? "the sequence can never fit the device tier" : "too many tokens in a sequence",
+         is_prompt ? "tokens" : "max_new_tokens"});
     return;
   }
   sequence.admit_request = request;

@@ -74,15 +74,18 @@ struct Loaded {
 
 // Nothing after a line on stderr.
 std::optional<Loaded> load(const GenerateCommand& command) {
+  std::string blamed;
   const auto load_model = [&]() -> Result<std::pair<Model, Tokenizer>> {
     KV_TRY(const ModelFiles files, find_model_files(command.model_folder));
+    blamed = files.weights.string();
     KV_TRY(Model model, Model::load(files.weights));
+    blamed = files.tokenizer.string();
     KV_TRY(Tokenizer tokenizer, Tokenizer::load(files.tokenizer, model.config().vocab_size));
     return std::pair(std::move(model), std::move(tokenizer));
   };
   auto model = load_model();
   if (!model) {
-    (void)failed(model_message(command.model_folder, model.error()));
+    (void)failed(model_message(command.model_folder, blamed, model.error()));
     return std::nullopt;
   }
   const std::string file =
@@ -119,10 +122,11 @@ Result<Outcome> generate(const GenerateCommand& command, const Loaded& loaded,
   return Outcome{std::move(results.front()), generator->session_error()};
 }
 
-// What the service was started with; 0 where it does not say.
-std::uint32_t block_tokens_of(client::Client& service, const GenerateCommand& command) {
+ServiceFacts facts_of(client::Client& service, const GenerateCommand& command) {
   const auto status = service.status(client::in(command.timeout));
-  return status ? status->block_tokens : 0;
+  if (!status) return {};
+  return {.block_tokens = status->block_tokens,
+          .device_blocks = status->tiers[tier_index(Tier::device)].slots};
 }
 
 // Before the service is asked for anything: nothing is computed that cannot be written.
@@ -137,9 +141,10 @@ int generate_and_print(const GenerateCommand& command, const Loaded& loaded,
   const std::size_t prompt_tokens = prompt.size();
   const Result<Outcome> result = generate(command, loaded, std::move(prompt), service);
   if (!result) {
-    const bool differs = result.error().code == ErrorCode::mismatch;
+    const ErrorCode code = result.error().code;
+    const bool asks = code == ErrorCode::mismatch || code == ErrorCode::too_large;
     return failed(generate_message(command, result.error(), prompt_tokens,
-                                   differs ? block_tokens_of(service, command) : 0));
+                                   asks ? facts_of(service, command) : ServiceFacts{}));
   }
   const Generated& generated = result->generated;
   print(generated, prompt_tokens, command.json);

@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "plugins/runner/arguments.h"
+#include "plugins/client/argument_text.h"
 #include "plugins/runner/generate_command.h"
 
 namespace {
@@ -25,12 +25,12 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage. When the service dies in the
 the text is still generated to the end and printed, and the exit code is 1.)";
 
 std::string check_time(const std::string& text) {
-  const auto time = kv::runner::parse_time(text);
+  const auto time = kv::client::parse_time(text);
   return time ? std::string() : std::string(time.error().reason);
 }
 
 void set_time(std::chrono::milliseconds& to, const std::string& text) {
-  if (const auto time = kv::runner::parse_time(text)) to = *time;
+  if (const auto time = kv::client::parse_time(text)) to = *time;
 }
 
 void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::string& tokens) {
@@ -108,11 +108,15 @@ int run(int argc, char** argv) {
     return usage_error("generate: --prompt or --prompt-tokens is required", "generate ");
   }
   if (generate->count("--prompt-tokens") > 0) {
-    auto read = kv::runner::read_tokens(tokens);
+    auto read = kv::client::read_tokens(tokens);
+    const std::string option = "--prompt-tokens " + tokens + ": ";
     if (!read) {
-      return usage_error("--prompt-tokens " + tokens + ": " + std::string(read.error().reason),
-                         "generate ");
+      const bool is_path = read.error().code == kv::ErrorCode::not_found;
+      return usage_error(
+          option + std::string(read.error().reason) + (is_path ? "; check the path" : ""),
+          "generate ");
     }
+    if (read->empty()) return usage_error(option + "the prompt has no token", "generate ");
     command.prompt_tokens = std::move(*read);
   }
   return kv::runner::run_generate(command);

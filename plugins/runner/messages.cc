@@ -17,6 +17,10 @@ std::string service_of(const GenerateCommand& command) {
   return command.dir.empty() ? "the service" : "--dir " + command.dir;
 }
 
+std::string prompt_option(const GenerateCommand& command) {
+  return command.prompt_tokens.empty() ? "--prompt" : "--prompt-tokens";
+}
+
 std::string mismatch_message(const GenerateCommand& command, const Error& error,
                              std::uint32_t service_block_tokens) {
   if (error.field != "block_tokens" || service_block_tokens == 0) {
@@ -36,7 +40,7 @@ std::string describe(const Error& error) {
   return text;
 }
 
-std::string model_message(const std::string& folder, const Error& error) {
+std::string model_message(const std::string& folder, const std::string& file, const Error& error) {
   const std::string start = "--model " + folder + ": ";
   std::error_code failed;
   const auto kind = std::filesystem::status(folder, failed).type();
@@ -45,6 +49,11 @@ std::string model_message(const std::string& folder, const Error& error) {
   }
   if (kind != std::filesystem::file_type::directory) {
     return start + "is no folder; give " + kFolderRule;
+  }
+  if (!file.empty()) {
+    return "--model " + file + ": " + describe(error) +
+           (error.code == ErrorCode::exhausted ? "; free some memory, or give a smaller model"
+                                               : "; get the file anew, or give another folder");
   }
   return start + describe(error) + "; give " + kFolderRule;
 }
@@ -59,7 +68,7 @@ std::string logits_message(const std::string& file) {
 
 std::string prompt_message(const GenerateCommand& command, const ModelConfig& config,
                            const std::vector<Token>& prompt) {
-  const std::string option = command.prompt_tokens.empty() ? "--prompt" : "--prompt-tokens";
+  const std::string option = prompt_option(command);
   const std::string vocabulary = std::to_string(config.vocab_size);
   const auto outside =
       std::ranges::find_if(prompt, [&](Token token) { return token >= config.vocab_size; });
@@ -107,16 +116,25 @@ std::string connect_message(const GenerateCommand& command, const Error& error) 
 }
 
 std::string generate_message(const GenerateCommand& command, const Error& error,
-                             std::size_t prompt_tokens, std::uint32_t service_block_tokens) {
+                             std::size_t prompt_tokens, const ServiceFacts& service) {
   const std::string block = "--block-tokens " + std::to_string(command.block_tokens) + ": ";
   if (error.code == ErrorCode::mismatch) {
-    return mismatch_message(command, error, service_block_tokens);
+    return mismatch_message(command, error, service.block_tokens);
   }
   if (error.code == ErrorCode::too_large && error.field == "max_new_tokens") {
     return "--max-tokens " + std::to_string(command.max_tokens) + ": with the prompt's " +
            std::to_string(prompt_tokens) +
            " tokens it can never fit the device tier; raise device.bytes of the service or lower "
            "--max-tokens";
+  }
+  if (error.code == ErrorCode::too_large && error.field == "tokens") {
+    const std::string room = service.device_blocks == 0
+                                 ? std::string()
+                                 : " of " + std::to_string(service.device_blocks) + " blocks of " +
+                                       std::to_string(service.block_tokens) + " tokens";
+    return prompt_option(command) + ": " + std::to_string(prompt_tokens) +
+           " tokens can never fit the device tier" + room +
+           "; raise device.bytes of the service or shorten the prompt";
   }
   if (error.code == ErrorCode::too_large && error.field == "device.bytes") {
     return block + "one block is larger than the device tier; raise device.bytes of the service";

@@ -12,16 +12,21 @@
 namespace kv::runner {
 
 [[nodiscard]] std::string describe(const Error& error);  // the reason and the field
-[[nodiscard]] std::string model_message(const std::string& folder, const Error& error);
+// `file`: the one to blame; empty: the folder itself.
+[[nodiscard]] std::string model_message(const std::string& folder, const std::string& file,
+                                        const Error& error);
 [[nodiscard]] std::string kernel_message(const std::string& file, const Error& error);
 [[nodiscard]] std::string logits_message(const std::string& file);
 // Empty when the model can take the prompt and the wanted tokens.
 [[nodiscard]] std::string prompt_message(const GenerateCommand& command, const ModelConfig& config,
                                          const std::vector<Token>& prompt);
 [[nodiscard]] std::string connect_message(const GenerateCommand& command, const Error& error);
-// `service_block_tokens`: 0 where unknown.
+// What the service has, as far as it says; zeros where it does not.
+struct ServiceFacts {
+  std::uint32_t block_tokens = 0;
+  std::uint32_t device_blocks = 0;
+};
 [[nodiscard]] std::string generate_message(const GenerateCommand& command, const Error& error,
-                                           std::size_t prompt_tokens,
-                                           std::uint32_t service_block_tokens);
+                                           std::size_t prompt_tokens, const ServiceFacts& service);
 
 }  // namespace kv::runner

@@ -6,7 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <system_error>
+#include <utility>
+
+#include <unistd.h>
 
 #include "allocator/base/prng.h"
 #include "allocator/block_key.h"
@@ -101,23 +105,32 @@ Result<void> validate(const ModelConfig& config) {
   return {};
 }
 
-Model::Model(const ModelConfig& config, std::size_t floats)
-    : config_(config),
-      float_count_(floats),
-      floats_(static_cast<float*>(std::aligned_alloc(
-          kAlignment, (floats * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment))) {
-  KV_CHECK(floats_ != nullptr);
+// More than the machine has would be granted and then kill the process when it is written.
+Model::Buffer Model::allocate(std::size_t floats) {
+  const std::size_t bytes = (floats * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+  const auto pages = static_cast<std::size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
+  const auto page_bytes = static_cast<std::size_t>(std::max(sysconf(_SC_PAGESIZE), 1L));
+  if (bytes / page_bytes >= pages) return nullptr;
+  return Buffer(static_cast<std::byte*>(std::aligned_alloc(kAlignment, kAlignment + bytes)));
+}
+
+Model::Model(const ModelConfig& config, Buffer buffer, std::size_t floats)
+    : config_(config), float_count_(floats), buffer_(std::move(buffer)) {
   place_weights();
 }
 
-std::span<std::byte> Model::bytes() {
-  return std::as_writable_bytes(std::span<float>(floats_.get(), float_count_));
+std::span<std::byte> Model::file() {
+  return {buffer_.get() + kAlignment - kHeaderBytes, kHeaderBytes + float_count_ * sizeof(float)};
+}
+
+std::span<float> Model::floats() {
+  return {reinterpret_cast<float*>(buffer_.get() + kAlignment), float_count_};
 }
 
 void Model::place_weights() {
   const std::size_t dim = config_.dim;
   const std::size_t layers = config_.layer_count;
-  const float* next = floats_.get();
+  const float* next = floats().data();
   const auto take = [&](std::size_t floats) {
     const float* here = next;
     next += floats;
@@ -152,6 +165,9 @@ void Model::place_weights() {
 
 Result<Model> Model::load(const std::filesystem::path& file) {
   std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    return Error{ErrorCode::not_found, "model file: is no regular file", {}};
+  }
   const std::uintmax_t size = std::filesystem::file_size(file, error);
   std::ifstream stream(file, std::ios::binary);
   if (error || !stream) return Error{ErrorCode::not_found, "model file: cannot be read", {}};
@@ -166,27 +182,32 @@ Result<Model> Model::load(const std::filesystem::path& file) {
   if (size != kHeaderBytes + floats * sizeof(float)) {
     return Error{ErrorCode::corrupt, "model file: its length does not fit its header", {}};
   }
-  Model model(config, floats);
-  const std::span<std::byte> bytes = model.bytes();
-  if (!stream.read(reinterpret_cast<char*>(bytes.data()),
-                   static_cast<std::streamsize>(bytes.size()))) {
+  Buffer buffer = allocate(floats);
+  if (!buffer) return Error{ErrorCode::exhausted, "model file: no memory for its weights", {}};
+  Model model(config, std::move(buffer), floats);
+  const std::span<std::byte> whole = model.file();
+  std::ranges::copy(raw, whole.begin());
+  const std::span<std::byte> weights = whole.subspan(kHeaderBytes);
+  if (!stream.read(reinterpret_cast<char*>(weights.data()),
+                   static_cast<std::streamsize>(weights.size()))) {
     return Error{ErrorCode::corrupt, "model file: ended while it was read", {}};
   }
-  std::vector<std::byte> whole(raw.begin(), raw.end());
-  whole.insert(whole.end(), bytes.begin(), bytes.end());
   model.digest_ = hex(sha256(whole));
   return model;
 }
 
 Model Model::seeded(const ModelConfig& config, std::uint64_t seed) {
   KV_CHECK(validate(config).has_value());
-  Model model(config, float_count(config));
+  const std::size_t float_total = float_count(config);
+  Buffer buffer = allocate(float_total);
+  KV_CHECK(buffer != nullptr);
+  Model model(config, std::move(buffer), float_total);
   Prng prng(seed);
   const float scale = 1.0F / std::sqrt(static_cast<float>(config.dim));
   const auto uniform = [&] {
     return static_cast<float>(prng.below(1U << 24U)) / static_cast<float>(1U << 23U) - 1.0F;
   };
-  std::span<float> floats(model.floats_.get(), model.float_count_);
+  const std::span<float> floats = model.floats();
   for (float& weight : floats) weight = 2.0F * scale * uniform();
   const auto fill_ones = [&](const float* begin, std::size_t count) {
     std::fill_n(floats.begin() + (begin - floats.data()), count, 1.0F);
@@ -197,10 +218,8 @@ Model Model::seeded(const ModelConfig& config, std::uint64_t seed) {
   }
   fill_ones(model.rms_final_, config.dim);
   const auto header = header_of(config);
-  std::vector<std::byte> whole(kHeaderBytes);
-  std::memcpy(whole.data(), header.data(), kHeaderBytes);
-  whole.insert(whole.end(), model.bytes().begin(), model.bytes().end());
-  model.digest_ = hex(sha256(whole));
+  std::ranges::copy(std::as_bytes(std::span(header)), model.file().begin());
+  model.digest_ = hex(sha256(model.file()));
   return model;
 }
 

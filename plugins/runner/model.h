@@ -53,7 +53,8 @@ struct LayerWeights {
 
 class Model {
  public:
-  // fails: not_found; corrupt when the file contradicts its own header.
+  // fails: not_found (also what is no regular file: a pipe could hang for ever); corrupt when the
+  // file contradicts its own header; exhausted when there is no memory for the weights.
   [[nodiscard]] static Result<Model> load(const std::filesystem::path& file);
   // Random weights in a range that keeps activations near one. requires: validate(config) passed.
   [[nodiscard]] static Model seeded(const ModelConfig& config, std::uint64_t seed);
@@ -70,13 +71,17 @@ class Model {
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };
-  Model(const ModelConfig& config, std::size_t floats);
+  // The file as it is, placed so that the floats behind its header are aligned.
+  using Buffer = std::unique_ptr<std::byte, Free>;
+  [[nodiscard]] static Buffer allocate(std::size_t floats);  // null without memory
+  Model(const ModelConfig& config, Buffer buffer, std::size_t floats);
   void place_weights();
-  [[nodiscard]] std::span<std::byte> bytes();
+  [[nodiscard]] std::span<std::byte> file();
+  [[nodiscard]] std::span<float> floats();
 
   ModelConfig config_;
   std::size_t float_count_;
-  std::unique_ptr<float, Free> floats_;
+  Buffer buffer_;
   std::string digest_;
   const float* embedding_ = nullptr;
   const float* rms_final_ = nullptr;

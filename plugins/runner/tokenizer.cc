@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <queue>
+#include <system_error>
 #include <tuple>
 
 namespace kv::runner {
@@ -38,11 +39,16 @@ int byte_value(std::string_view piece) {
 }  // namespace
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& file, std::uint32_t vocab_size) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    return Error{ErrorCode::not_found, "tokenizer file: is no regular file", {}};
+  }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return Error{ErrorCode::not_found, "tokenizer file: cannot be read", {}};
   std::int32_t longest = 0;
   if (!read_value(stream, longest)) return corrupt("tokenizer file: shorter than its header");
   Tokenizer tokenizer;
+  std::int32_t longest_read = 0;
   for (std::uint32_t i = 0; i < vocab_size; ++i) {
     float score = 0;
     std::int32_t length = 0;
@@ -53,6 +59,7 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& file, std::uint32
     if (length < 0 || static_cast<std::uint32_t>(length) > kPieceBytesMax) {
       return corrupt("tokenizer file: a piece's length is out of range");
     }
+    longest_read = std::max(longest_read, length);
     std::string piece(static_cast<std::size_t>(length), '\0');
     if (!stream.read(piece.data(), length)) return corrupt("tokenizer file: ends within a piece");
     tokenizer.by_text_.emplace(piece, i);
@@ -61,6 +68,10 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& file, std::uint32
   }
   if (stream.peek() != std::ifstream::traits_type::eof()) {
     return corrupt("tokenizer file: more pieces than the model has tokens");
+  }
+  // The only thing in this format that tells one of its files from another's.
+  if (longest_read != longest) {
+    return corrupt("tokenizer file: its longest piece is not as long as its header says");
   }
   return tokenizer;
 }

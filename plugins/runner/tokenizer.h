@@ -22,7 +22,7 @@ inline constexpr Token kEndOfText = 2;
 
 class Tokenizer {
  public:
-  // Reads exactly vocab_size entries. fails: not_found, corrupt.
+  // Reads exactly vocab_size entries. fails: not_found (also what is no regular file), corrupt.
   [[nodiscard]] static Result<Tokenizer> load(const std::filesystem::path& file,
                                               std::uint32_t vocab_size);
 

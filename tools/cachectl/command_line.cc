@@ -8,7 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tools/cachectl/duration.h"
+#include "plugins/client/argument_text.h"
 #include "tools/cachectl/exit_code.h"
 
 namespace kv::cachectl {
@@ -71,7 +71,7 @@ constexpr const char* kFlushHelp = R"(Examples:
 std::string with_exit_codes(std::string help) { return help.append(kExitCodes); }
 
 std::string check_duration(const std::string& text) {
-  const auto time = parse_duration(text);
+  const auto time = client::parse_time(text);
   return time ? std::string() : std::string(time.error().reason);
 }
 
@@ -90,7 +90,7 @@ std::string check_endpoint(const std::string& endpoint) {
 }
 
 void set_duration(std::optional<std::chrono::milliseconds>& to, const std::string& text) {
-  if (const auto time = parse_duration(text)) to = *time;
+  if (const auto time = client::parse_time(text)) to = *time;
 }
 
 void add_global(CLI::App& app, CommandLine& line) {

@@ -29,11 +29,7 @@ struct Prompt {
   }
 };
 
-// fails: not_found (a file), corrupt (the model), invalid (the tokens).
+// fails: not_found (a file), corrupt (the model), invalid or too_large (the tokens).
 [[nodiscard]] Result<Prompt> read_prompt(const CommandLine& line);
-
-// Numbers between commas or spaces; brackets around them are allowed, so that JSON lists are, too.
-// fails: invalid.
-[[nodiscard]] Result<std::vector<Token>> parse_tokens(std::string_view text);
 
 }  // namespace kv::cachectl

@@ -63,9 +63,30 @@ TEST(Admit, MoreThanTheWholePoolIsTooLarge) {
   const ClientId client = driver.attach_with_pool();
   const Reply refused = driver.admit(client, kFirst, numbered_tokens(1, 16), 1);
   EXPECT_EQ(refused.error.code, ErrorCode::too_large);
+  EXPECT_EQ(refused.error.field, "max_new_tokens") << "the prompt alone fits";
   EXPECT_EQ(driver.tier(Tier::device).free, 4U);
   EXPECT_FALSE(driver.live(client, kFirst).admitted);
   EXPECT_EQ(driver.call(client, Admit{.header = {}, .sequence = kFirst}).error.code, ErrorCode::ok);
+}
+
+TEST(Admit, APromptThatAloneIsLongerThanThePoolIsTooLargeAndItsTokensAreToBlame) {
+  EngineDriver driver(options_with_slots(4, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  const Reply refused = driver.admit(client, kFirst, numbered_tokens(1, 17), 1);
+  EXPECT_EQ(refused.error.code, ErrorCode::too_large);
+  EXPECT_EQ(refused.error.field, "tokens");
+  EXPECT_EQ(driver.tier(Tier::device).free, 4U);
+}
+
+TEST(Admit, MoreTokensThanASequenceMayHaveAreTooLargeHoweverLargeThePoolIs) {
+  Engine::Options options = options_with_slots(8, 0, 0);
+  options.sequence_tokens_max = 20;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach_with_pool();
+  const Reply refused = driver.admit(client, kFirst, numbered_tokens(1, 20), 1);
+  EXPECT_EQ(refused.error.code, ErrorCode::too_large);
+  EXPECT_EQ(refused.error.reason, "too many tokens in a sequence");
+  EXPECT_EQ(refused.error.field, "max_new_tokens");
 }
 
 TEST(Admit, ExhaustedLeavesTheStateAsItWas) {

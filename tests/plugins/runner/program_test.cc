@@ -2,7 +2,10 @@
 #include "tests/tools/cachectl/program.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -93,8 +96,9 @@ TEST(RunnerProgram, WhatItDoesNotKnowIsNamed) {
 TEST(RunnerProgram, ATimeNeedsAUnit) {
   for (const char* time : {"5", "0s", "5x", "-1s", "61m"}) {
     SCOPED_TRACE(time);
-    expect_usage(generate({"--timeout=" + std::string(time)}),
-                 "--timeout: a time needs a number and a unit: 250ms, 5s, 2m");
+    expect_usage(
+        generate({"--timeout=" + std::string(time)}),
+        "--timeout: a time is a whole number and ms, s or m, from 1ms to 60m: 250ms, 5s, 2m");
   }
 }
 
@@ -152,8 +156,9 @@ TEST(RunnerProgram, PathsThatCannotBeUsedAreNamed) {
         "--logits " + file + ": cannot be written; give a file in a folder that exists\n");
   }
   for (const std::string& file : {none, dir.path()}) {
-    expect_usage(generate({"--prompt-tokens", "@" + file}),
-                 "--prompt-tokens @" + file + ": the file cannot be read; check the path");
+    expect_usage(
+        generate({"--prompt-tokens", "@" + file}),
+        "--prompt-tokens @" + file + ": the file with the tokens cannot be read; check the path");
   }
 }
 
@@ -207,6 +212,37 @@ TEST_F(RunnerProgramWithAService, ADeviceTierThatIsTooSmallIsSaidSo) {
   expect_failure(generate_here({"--block-tokens", "1024"}), 1,
                  "--block-tokens 1024: the service has 16 (block_tokens); pass --block-tokens 16, "
                  "or use another --dir\n");
+}
+
+TEST_F(RunnerProgramWithAService, APromptLongerThanTheDeviceTierIsSaidSoAtOnce) {
+  start("128KiB");
+  std::string ids = "1";
+  for (int i = 1; i < 200; ++i) ids.append(",403");
+  const ProgramResult result = generate_here({"--prompt-tokens", ids, "--max-tokens", "4"});
+  expect_failure(result, 1,
+                 "--prompt-tokens: 200 tokens can never fit the device tier of 6 blocks of 16 "
+                 "tokens; raise device.bytes of the service or shorten the prompt\n");
+  EXPECT_LT(result.time, seconds(10)) << "refused, not waited for";
+}
+
+TEST_F(RunnerProgramWithAService, AnotherModelIsRefusedWithTheFieldThatDiffers) {
+  start("1MiB");
+  ASSERT_EQ(generate_here({"--max-tokens", "1"}).exit_code, 0);
+  // dim 4, hidden 6, 2 layers, 2 heads of 2, 1 kv head, 512 tokens, 8 positions.
+  const std::array<std::int32_t, 7> header = {4, 6, 2, 2, 1, 512, 8};
+  std::string bytes(reinterpret_cast<const char*>(header.data()), sizeof(header));
+  bytes.append(4 * (512 * 4 + 2 * (4 + 16 + 8 + 8 + 16 + 4 + 3 * 24) + 4 + 8 * 2), '\0');
+  const std::string folder = dir_.path() + "/other";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/model.bin", std::ios::binary) << bytes;
+  std::filesystem::copy_file(std::string(kModel) + "/tok512.bin", folder + "/tok.bin");
+  const ProgramResult result = run({"generate", "--model", folder, "--prompt-tokens", "1",
+                                    "--max-tokens", "1", "--dir", dir_.path()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("(layer_count)"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("give this model a service of its own"), std::string::npos)
+      << result.err;
 }
 
 TEST_F(RunnerProgramWithAService, ABlockLargerThanTheDeviceTierIsSaidSo) {

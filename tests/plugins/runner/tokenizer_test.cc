@@ -1,6 +1,7 @@
 // The tokenizer on its own: merges, bytes, and files that are not what they say.
 #include "plugins/runner/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -31,7 +32,10 @@ class TokenizerFile : public testing::Test {
   TokenizerFile& operator=(TokenizerFile&&) = delete;
 
   static std::string bytes_of(const std::vector<Piece>& pieces) {
-    std::string bytes(4, '\x08');
+    std::size_t longest = 0;
+    for (const Piece& piece : pieces) longest = std::max(longest, piece.text.size());
+    const auto header = static_cast<std::int32_t>(longest);
+    std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
     for (const Piece& piece : pieces) {
       const auto length = static_cast<std::int32_t>(piece.text.size());
       bytes.append(reinterpret_cast<const char*>(&piece.score), 4);

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/cachectl/duration.h"
 #include "tools/cachectl/exit_code.h"
 
 namespace kv::cachectl {
@@ -131,16 +130,6 @@ TEST(CommandLine, ExplainsTheWordsOfStatus) {
   for (const char* word : {"held", "fenced", "pinned", "evictable", "holes", "rewritten", "adopted",
                            "duplicate", "remote"}) {
     EXPECT_NE(text.find(std::string("\n  ") + word + " "), std::string::npos) << word;
-  }
-}
-
-TEST(Duration, NeedsANumberAndAUnit) {
-  EXPECT_EQ(parse_duration("250ms").value(), std::chrono::milliseconds(250));
-  EXPECT_EQ(parse_duration("5s").value(), std::chrono::seconds(5));
-  EXPECT_EQ(parse_duration("60m").value(), std::chrono::minutes(60));
-  for (const char* text :
-       {"", "5", "s", "0s", "-1s", "1.5s", "61m", "5 s", "5sec", "99999999999999999999s"}) {
-    EXPECT_FALSE(parse_duration(text)) << text;
   }
 }
 

@@ -139,7 +139,8 @@ TEST_F(Cachectl, NamesTheFileOfTokensThatIsMissing) {
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_EQ(missing.err, "error: /nope: the file with the tokens cannot be read; check the path\n");
   const auto senseless = cachectl({"lookup", "--model", model, "--tokens", "1,x"});
-  EXPECT_TRUE(senseless.err.starts_with("error: --tokens: tokens are numbers")) << senseless.err;
+  EXPECT_TRUE(senseless.err.starts_with("error: --tokens: give token ids below 2^32"))
+      << senseless.err;
 }
 
 TEST_F(Cachectl, SaysWhatToSetWhenNoDirectoryIsKnown) {

@@ -12,22 +12,6 @@ namespace {
 
 constexpr const char* kModel = KV_SOURCE_DIR "/plugins/runner/models/stories260K";
 
-TEST(Prompt, ReadsTokensBetweenCommasOrSpacesAndJsonLists) {
-  const std::vector<Token> expected{1, 403, 4'294'967'295};
-  for (const char* text : {"1,403,4294967295", " 1, 403, 4294967295 ", "1 403 4294967295\n",
-                           "[1, 403, 4294967295]", "[ 1,403 , 4294967295 ]\n"}) {
-    EXPECT_EQ(parse_tokens(text).value(), expected) << text;
-  }
-  EXPECT_TRUE(parse_tokens("").value().empty());
-  EXPECT_TRUE(parse_tokens("[]").value().empty());
-}
-
-TEST(Prompt, RefusesWhatIsNoListOfTokens) {
-  for (const char* text : {"1,", ",1", "1,,2", "a", "1;2", "-1", "4294967296", "1.5", "[1", "1]"}) {
-    EXPECT_EQ(parse_tokens(text).error().code, ErrorCode::invalid) << text;
-  }
-}
-
 TEST(Prompt, TakesANamespaceByItsFields) {
   CommandLine line;
   line.weights = "w";

@@ -1,0 +1,94 @@
+#include "plugins/client/argument_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <system_error>
+
+namespace kv::client {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+std::string_view trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
+  return text.substr(0, text.find_last_not_of(kSpaces) + 1);
+}
+
+// A device or a pipe that never ends must not fill the memory.
+Result<std::string> read_bounded(std::istream& stream) {
+  constexpr std::size_t kBytesMax = std::size_t{64} << 20U;
+  constexpr std::size_t kPart = std::size_t{64} << 10U;
+  std::string content;
+  while (stream) {
+    const std::size_t before = content.size();
+    content.resize(before + kPart);
+    stream.read(content.data() + before, static_cast<std::streamsize>(kPart));
+    content.resize(before + static_cast<std::size_t>(stream.gcount()));
+    if (content.size() > kBytesMax) {
+      return Error{ErrorCode::too_large, "a file of tokens has at most 64 MiB", {}};
+    }
+  }
+  return content;
+}
+
+Result<std::string> read_file(const std::string& name) {
+  if (name == "-") return read_bounded(std::cin);
+  std::error_code ignored;
+  std::ifstream file(name, std::ios::binary);
+  if (!file || std::filesystem::is_directory(name, ignored)) {
+    return Error{ErrorCode::not_found, "the file with the tokens cannot be read", {}};
+  }
+  return read_bounded(file);
+}
+
+}  // namespace
+
+Result<std::chrono::milliseconds> parse_time(std::string_view text) {
+  constexpr Error kInvalid{
+      ErrorCode::invalid,
+      "a time is a whole number and ms, s or m, from 1ms to 60m: 250ms, 5s, 2m",
+      {}};
+  constexpr std::uint64_t kHour = 3'600'000;
+  std::uint64_t count = 0;
+  const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (failed != std::errc()) return kInvalid;
+  const std::string_view unit = text.substr(static_cast<std::size_t>(rest - text.data()));
+  const std::uint64_t scale = unit == "ms" ? 1 : unit == "s" ? 1'000 : unit == "m" ? 60'000 : 0;
+  if (scale == 0 || count == 0 || count > kHour / scale) return kInvalid;
+  return std::chrono::milliseconds(count * scale);
+}
+
+Result<std::vector<Token>> parse_tokens(std::string_view text) {
+  constexpr Error kInvalid{ErrorCode::invalid, "give token ids below 2^32, as in 1,403,407", {}};
+  text = trimmed(text);
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
+    text = trimmed(text.substr(1, text.size() - 2));
+  }
+  std::vector<Token> tokens;
+  while (!text.empty()) {
+    Token token = 0;
+    const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), token);
+    if (failed != std::errc()) return kInvalid;
+    tokens.push_back(token);
+    text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+    if (text.empty()) break;
+    // Between two: spaces, and at most one comma. Nothing may follow the last.
+    const auto next = text.find_first_not_of(" \t\r\n,");
+    if (next == 0 || next == std::string_view::npos) return kInvalid;
+    if (std::ranges::count(text.substr(0, next), ',') > 1) return kInvalid;
+    text.remove_prefix(next);
+  }
+  return tokens;
+}
+
+Result<std::vector<Token>> read_tokens(const std::string& text) {
+  if (!text.starts_with('@')) return parse_tokens(text);
+  KV_TRY(const std::string content, read_file(text.substr(1)));
+  return parse_tokens(content);
+}
+
+}  // namespace kv::client

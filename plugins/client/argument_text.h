@@ -1,0 +1,26 @@
+// What people write behind the options of the programs that talk to a service. Owner: the caller.
+// Threads: any. Cost: O(length); read_tokens reads a file.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocator/base/result.h"
+#include "allocator/base/token.h"
+
+namespace kv::client {
+
+// "250ms", "5s", "2m"; from 1ms to an hour. fails: invalid.
+[[nodiscard]] Result<std::chrono::milliseconds> parse_time(std::string_view text);
+
+// "1,403,407", with spaces or one comma between two; brackets around all are allowed, so that JSON
+// lists are, too. No token at all is an empty list. fails: invalid.
+[[nodiscard]] Result<std::vector<Token>> parse_tokens(std::string_view text);
+
+// The same; "@FILE" stands for what the file says, "@-" for what standard input says.
+// fails: not_found (no such file), too_large (over 64 MiB), as parse_tokens.
+[[nodiscard]] Result<std::vector<Token>> read_tokens(const std::string& text);
+
+}  // namespace kv::client
