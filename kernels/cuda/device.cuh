@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kv::cuda {
+#include "kernels/cuda/arguments.h"
 
-// A cudaStream_t, without its header.
-using Stream = void*;
+namespace kv::cuda {
 
 inline constexpr unsigned kWarpLanes = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
@@ -74,9 +73,11 @@ __device__ __forceinline__ void store_once(uint4* address, const uint4& value) {
 // 0, or CUDA's error. Asynchronous.
 template <class Argument>
 int launch(void (*kernel)(Argument), dim3 grid, unsigned threads, Stream stream,
-           const Argument& argument) {
-  kernel<<<grid, threads, 0, static_cast<cudaStream_t>(stream)> > >(argument);
-  return static_cast<int>(cudaGetLastError());
+           Argument argument) {
+  void* arguments[] = {&argument};
+  return static_cast<int>(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
+                                           dim3(threads, 1, 1), arguments, 0,
+                                           static_cast<cudaStream_t>(stream)));
 }
 
 }  // namespace kv::cuda
