@@ -44,6 +44,7 @@ struct ClientState {
   std::string tenant;
   std::uint64_t process_id = 0;
   bool expired = false;
+  bool has_pool = false;        // its layout is the pools'
   bool step_suspended = false;  // a Step of this client goes on in Continue
   TimePoint lease_end;
   std::uint64_t last_request = 0;

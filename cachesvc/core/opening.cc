@@ -67,6 +67,7 @@ void Engine::State::on(const AttachPool& input) {
     refuse(*client, input.header.request, defined.error());
     return;
   }
+  client->has_pool = true;
   if (first) actions_->format_defined = &layout_;
   AttachPoolReply answer;
   for (std::uint32_t g = 0; g < group_count_; ++g) {
@@ -107,7 +108,8 @@ void Engine::State::on(const Open& input) {
   ClientState* client = enter(input.header, false);
   if (client == nullptr || !allowed(*client, input.header.request, false)) return;
   const RequestId request = input.header.request;
-  if (cache_ == nullptr) {
+  // Whose layout was refused, or never said, would read the blocks of another one as its own.
+  if (cache_ == nullptr || !client->has_pool) {
     refuse(*client, request, {ErrorCode::unavailable, "no pool is attached yet", {}});
     return;
   }

@@ -36,7 +36,7 @@ TEST(Namespace, CountsTheBlockSizeOnlyWhereBlocksArePadded) {
             namespace_digest({.weights = "w", .block_tokens = 4}));
 }
 
-// SEC-02: a value in one field is never the same value in another.
+// SCENARIOS SEC-02: a value in one field is never the same value in another.
 TEST(Namespace, KeepsEveryCombinationOfEqualFieldValuesApart) {
   std::set<Digest> digests;
   for (unsigned set = 0; set < 64; ++set) {
@@ -53,7 +53,7 @@ TEST(Namespace, KeepsEveryCombinationOfEqualFieldValuesApart) {
   EXPECT_EQ(digests.size(), 64U);
 }
 
-// SEC-03: parts glued together without lengths would be equal here.
+// SCENARIOS SEC-03: parts glued together without lengths would be equal here.
 TEST(Namespace, DoesNotGlueNeighbouringFieldsTogether) {
   EXPECT_NE(namespace_digest({.tenant = "org_1", .salt = "2345"}),
             namespace_digest({.tenant = "org_12345", .salt = ""}));

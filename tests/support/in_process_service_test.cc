@@ -192,6 +192,7 @@ TEST(InProcessService, TellsASessionFromBeforeARestartThatItIsStale) {
   EXPECT_EQ(admission.error().code, ErrorCode::stale);
 }
 
+// SCENARIOS SEC-05
 TEST(InProcessService, KeepsTenantsApart) {
   InProcessService service(options());
   Runner(service).run(prompt());

@@ -31,12 +31,12 @@ class DamagedModel : public testing::Test {
       : weights_(content_of(model_folder() / "stories260K.bin")),
         tokenizer_(content_of(model_folder() / "tok512.bin")) {}
 
-  ErrorCode load_weights(const std::string& bytes) const {
+  [[nodiscard]] ErrorCode load_weights(const std::string& bytes) const {
     write("model.bin", bytes);
     const auto model = runner::Model::load(dir_.path() + "/model.bin");
     return model ? ErrorCode::ok : model.error().code;
   }
-  Result<runner::Tokenizer> load_tokenizer(const std::string& bytes) const {
+  [[nodiscard]] Result<runner::Tokenizer> load_tokenizer(const std::string& bytes) const {
     write("tok.bin", bytes);
     return runner::Tokenizer::load(dir_.path() + "/tok.bin", 512);
   }

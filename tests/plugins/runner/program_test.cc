@@ -194,6 +194,7 @@ TEST_F(RunnerProgramWithAService, ReadsTokensFromAFile) {
   EXPECT_EQ(text_of(from_file), text_of(direct));
 }
 
+// SCENARIOS CFG-05: with both values.
 TEST_F(RunnerProgramWithAService, ABlockSizeThatDiffersFromTheServicesIsNamed) {
   start("1MiB");
   ASSERT_EQ(generate_here({"--max-tokens", "1"}).exit_code, 0);
@@ -225,6 +226,7 @@ TEST_F(RunnerProgramWithAService, APromptLongerThanTheDeviceTierIsSaidSoAtOnce) 
   EXPECT_LT(result.time, seconds(10)) << "refused, not waited for";
 }
 
+// SCENARIOS CFG-06: in the runner's own message.
 TEST_F(RunnerProgramWithAService, AnotherModelIsRefusedWithTheFieldThatDiffers) {
   start("1MiB");
   ASSERT_EQ(generate_here({"--max-tokens", "1"}).exit_code, 0);
