@@ -4,38 +4,10 @@
 #include <utility>
 
 #include "allocator/base/check.h"
+#include "cachesvc/shell/blob_values.h"
 #include "tiering/stores/checksum.h"
 
 namespace kv::shell {
-namespace {
-
-core::BlockOutcome to_outcome(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::ok:
-      return core::BlockOutcome::ok;
-    case ErrorCode::corrupt:
-      return core::BlockOutcome::corrupt;
-    case ErrorCode::exhausted:
-      return core::BlockOutcome::no_space;
-    default:
-      return core::BlockOutcome::io_error;
-  }
-}
-
-// The disk's side of a block: `slot` and `generation` are those of the disk tier.
-BlobIdentity identity_of(const core::StartTransfer& transfer, const core::TransferBlock& block) {
-  const bool to_disk = transfer.to == Tier::disk;
-  return {.key = block.key,
-          .parent_key = block.parent_key,
-          .namespace_digest = transfer.namespace_digest,
-          .depth = block.depth,
-          .group = transfer.group,
-          .slot = to_disk ? block.to_slot : block.from_slot,
-          .generation = to_disk ? block.to_generation : block.from_generation,
-          .checksum = block.checksum};
-}
-
-}  // namespace
 
 DiskWorker::DiskWorker(Opener opener, const BlockMemory& memory, CompletionQueue& completions)
     : opener_(std::move(opener)),
@@ -132,7 +104,7 @@ void DiskWorker::save(const TransferTask& task, std::vector<core::BlockOutcome>&
       outcomes[i] = core::BlockOutcome::corrupt;
       continue;
     }
-    writes.push_back({.identity = identity_of(transfer, block),
+    writes.push_back({.identity = to_identity(transfer, block),
                       .tokens = std::span(task.tokens).subspan(i * block_tokens, block_tokens),
                       .payload = payload});
     indices.push_back(i);
@@ -148,7 +120,7 @@ void DiskWorker::load(const TransferTask& task, std::vector<core::BlockOutcome>&
   std::vector<BlobRead> reads;
   reads.reserve(task.blocks.size());
   for (const core::TransferBlock& block : task.blocks) {
-    reads.push_back({.identity = identity_of(transfer, block),
+    reads.push_back({.identity = to_identity(transfer, block),
                      .payload = memory_.block(Tier::host, transfer.group, block.to_slot)});
   }
   std::vector<ErrorCode> codes(reads.size(), ErrorCode::unavailable);

@@ -5,39 +5,13 @@
 
 #include "allocator/base/check.h"
 #include "cachesvc/core/prefix_cache.h"
+#include "cachesvc/shell/blob_values.h"
 #include "tiering/stores/checksum.h"
 
 namespace kv::testing {
-namespace {
 
-core::BlockOutcome outcome_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::ok:
-      return core::BlockOutcome::ok;
-    case ErrorCode::corrupt:
-      return core::BlockOutcome::corrupt;
-    case ErrorCode::exhausted:
-      return core::BlockOutcome::no_space;
-    default:
-      return core::BlockOutcome::io_error;
-  }
-}
-
-BlobIdentity identity_of(const core::StartTransfer& start, const core::TransferBlock& block) {
-  const bool to_disk = start.to == Tier::disk;
-  BlobIdentity identity;
-  identity.key = block.key;
-  identity.parent_key = block.parent_key;
-  identity.namespace_digest = start.namespace_digest;
-  identity.depth = block.depth;
-  identity.group = start.group;
-  identity.slot = to_disk ? block.to_slot : block.from_slot;
-  identity.generation = to_disk ? block.to_generation : block.from_generation;
-  identity.checksum = block.checksum;
-  return identity;
-}
-
-}  // namespace
+using shell::to_identity;
+using shell::to_outcome;
 
 void InProcessExecutor::make_pools(const core::Engine& engine) {
   KV_CHECK(engine.cache() != nullptr);
@@ -140,13 +114,13 @@ void InProcessExecutor::write_disk(const core::StartTransfer& start,
     }
     const std::size_t first = i * layout_.block_tokens;
     writes.push_back(
-        {identity_of(start, blocks[i]), tokens.subspan(first, layout_.block_tokens), from});
+        {to_identity(start, blocks[i]), tokens.subspan(first, layout_.block_tokens), from});
     places.push_back(i);
   }
   std::vector<ErrorCode> codes(writes.size(), ErrorCode::unavailable);
   disk_->write(writes, codes);
   for (std::size_t i = 0; i < places.size(); ++i) {
-    outcome.outcomes[places[i]] = outcome_of(codes[i]);
+    outcome.outcomes[places[i]] = to_outcome(codes[i]);
   }
 }
 
@@ -155,11 +129,11 @@ void InProcessExecutor::read_disk(const core::StartTransfer& start,
   KV_CHECK(disk_ != nullptr);
   std::vector<BlobRead> reads;
   for (const core::TransferBlock& block : blocks) {
-    reads.push_back({identity_of(start, block), slot(Tier::host, start.group, block.to_slot)});
+    reads.push_back({to_identity(start, block), slot(Tier::host, start.group, block.to_slot)});
   }
   std::vector<ErrorCode> codes(reads.size(), ErrorCode::unavailable);
   disk_->read(reads, codes);
-  for (std::size_t i = 0; i < codes.size(); ++i) outcome.outcomes[i] = outcome_of(codes[i]);
+  for (std::size_t i = 0; i < codes.size(); ++i) outcome.outcomes[i] = to_outcome(codes[i]);
 }
 
 }  // namespace kv::testing

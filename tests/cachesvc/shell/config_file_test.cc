@@ -46,5 +46,24 @@ TEST(ConfigFile, BytesThatAreNoTomlAreAnErrorNotACrash) {
   EXPECT_NE(read(std::string(10'000, '[')).error, "");
 }
 
+TEST(ConfigFile, DepthIsNoWayToTheEndOfTheStack) {
+  constexpr std::size_t kDepth = 500'000;
+  EXPECT_NE(read("a = " + std::string(kDepth, '[')).error, "");
+  std::string dotted;
+  for (std::size_t i = 0; i < kDepth; ++i) dotted += "a.";
+  for (const std::string& text :
+       {"\n" + dotted + "a = 1\n", "\n[" + dotted + "a]\n", "\n\"a\".'b'." + dotted + "a = \"\""}) {
+    EXPECT_EQ(read(text).error, "line 2: a key of so many parts is none of this file's");
+  }
+  // Dots in a text are no parts.
+  EXPECT_EQ(read("[service]\ndir = \"/" + std::string(90, '.') + "\" # ." + dotted).error, "");
+}
+
+TEST(ConfigFile, AFileThatNeverEndsIsNotReadToItsEnd) {
+  EXPECT_EQ(read_config_file("/dev/zero").error, "is longer than 1MiB");
+  EXPECT_EQ(read(std::string(1 << 20, '\n')).error, "");
+  EXPECT_EQ(read(std::string((1 << 20) + 1, '\n')).error, "is longer than 1MiB");
+}
+
 }  // namespace
 }  // namespace kv::shell
