@@ -158,8 +158,7 @@ TEST_F(MessageLimits, TokensOfAnOpen) {
     };
   };
   expect_too_large(wire::RequestBody::Open, open(kTokensPerMessageMax + 1), "tokens");
-  EXPECT_EQ(client_.ask(wire::RequestBody::Open, open(kTokensPerMessageMax)).code(),
-            ErrorCode::ok);
+  EXPECT_EQ(client_.ask(wire::RequestBody::Open, open(kTokensPerMessageMax)).code(), ErrorCode::ok);
 }
 
 TEST_F(MessageLimits, TokensOfALookup) {
