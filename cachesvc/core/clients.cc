@@ -64,11 +64,14 @@ void Engine::State::on(const Bye& input) {
   end_client(input.header.client);
 }
 
-// Leases end here only. A shell that stood still hands in the requests that waited before the next
-// Tick, so that its own pause ends no lease.
-void Engine::State::on(const Tick& /*input*/) {
+// Leases end here only. Requests that waited while nobody listened may still be on their way, so
+// that every client keeps what was left of its lease before.
+void Engine::State::on(const Tick& input) {
+  const TimePoint longest = now_ + options_.lease;
   for (ClientState& client : clients_) {
-    if (!client.expired && client.lease_end < now_) expire(client);
+    if (client.expired) continue;
+    client.lease_end += std::min(input.unheard, longest - client.lease_end);
+    if (client.lease_end < now_) expire(client);
   }
 }
 

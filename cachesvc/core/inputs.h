@@ -5,6 +5,7 @@
 // it was.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "allocator/base/ids.h"
 #include "allocator/base/result.h"
+#include "allocator/base/time_point.h"
 #include "allocator/base/token.h"
 #include "allocator/kv_layout.h"
 #include "allocator/namespace.h"
@@ -189,7 +191,12 @@ struct DiskSynced {
   bool ok = false;
 };
 
-struct Tick {};      // time passes: leases, deadlines; at least every 100 ms
+// Time passes: leases, deadlines; at least every kTickTimeMax. `unheard`: no request could be heard
+// for so long, because the shell or the machine stood still. Such time counts for nobody's lease.
+inline constexpr Duration kTickTimeMax = std::chrono::milliseconds(100);
+struct Tick {
+  Duration unheard{};  // not negative
+};
 struct Continue {};  // as long as Actions::continue_wanted says so
 
 using InputView = std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status,

@@ -146,7 +146,11 @@ void visit_fields(Archive& archive, DiskSynced& input) {
   archive.flag(input.ok);
 }
 template <class Archive>
-void visit_fields(Archive& /*archive*/, Tick& /*input*/) {}
+void visit_fields(Archive& archive, Tick& input) {
+  auto nanoseconds = static_cast<std::uint64_t>(input.unheard.count());
+  archive.number(nanoseconds);
+  input.unheard = Duration(static_cast<std::int64_t>(nanoseconds));
+}
 template <class Archive>
 void visit_fields(Archive& /*archive*/, Continue& /*input*/) {}
 
@@ -172,6 +176,8 @@ bool is_sound(const Input& input) {
            input.checksums.size() <= kTransferBlocksMax;
   } else if constexpr (std::is_same_v<Input, Recovered>) {
     return input.entries.size() <= kRecoveredEntriesMax;
+  } else if constexpr (std::is_same_v<Input, Tick>) {
+    return input.unheard >= Duration::zero();
   } else {
     return true;
   }

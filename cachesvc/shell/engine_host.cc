@@ -19,7 +19,8 @@ EngineHost::EngineHost(const Parts& parts, const Options& options)
       own_client_(options.own_client),
       message_bytes_max_(options.message_bytes_max),
       engine_(options.engine),
-      encoder_(options.boot, &parts.counters) {}
+      encoder_(options.boot, &parts.counters),
+      ticked_at_(boot_time_now()) {}
 
 void EngineHost::recover(const KvLayout& layout) {
   step(core::DiskFormat{.layout = &layout});
@@ -50,7 +51,11 @@ void EngineHost::remove(ClientId id) {
 }
 
 void EngineHost::tick() {
-  step(core::Tick{});
+  // What this process did not hear while it stood still (stopped, swapped out, asleep with the
+  // machine) is no silence of its clients.
+  const TimePoint now = boot_time_now();
+  const Duration unheard = now - std::exchange(ticked_at_, now) - core::kTickTimeMax;
+  step(core::Tick{.unheard = std::max(unheard, Duration::zero())});
   log_bad_blocks_seldom();
   if (flushed_) {  // the own client's lease may be shorter than the flush
     step(core::Heartbeat{.header = {.client = own_client_, .request = RequestId(++own_request_)}});

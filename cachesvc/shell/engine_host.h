@@ -109,6 +109,7 @@ class EngineHost {
   std::uint64_t own_request_ = 0;
   RequestId flush_request_;
   std::array<std::uint64_t, kTierCount> logged_corrupt_{}, logged_failed_{};
+  TimePoint ticked_at_;
   TimePoint bad_blocks_logged_at_{};
   bool has_bad_blocks_ = false;
   bool continue_wanted_ = false;

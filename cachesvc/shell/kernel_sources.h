@@ -9,8 +9,7 @@
 
 namespace kv::shell {
 
-// CLOCK_BOOTTIME: never goes back, goes on while the machine sleeps, is not set by people. A client
-// that slept through its lease has lost it.
+// CLOCK_BOOTTIME: never goes back, goes on while the machine sleeps, is not set by people.
 [[nodiscard]] TimePoint boot_time_now();
 
 // From getrandom: boot ids, secrets, seeds. Stops the process when the kernel has none to give.

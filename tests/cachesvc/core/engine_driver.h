@@ -41,7 +41,7 @@ class EngineDriver {
 
   // --- time
   void advance(Duration duration) { now_ += duration; }
-  void tick() { input(Tick{}); }
+  void tick(Duration unheard = {}) { input(Tick{.unheard = unheard}); }
 
   // --- what goes on by itself in settle()
   void hold_transfers(bool hold) { hold_transfers_ = hold; }

@@ -44,6 +44,52 @@ TEST_F(Lease, EveryRequestRenewsIt) {
   EXPECT_EQ(driver_.status().counters.expired_clients, 0U);
 }
 
+TEST_F(Lease, TimeInWhichNobodyListenedCountsForNoClient) {
+  hold_blocks();
+  const ClientId other = driver_.attach_with_pool();
+  driver_.advance(kLease / 2);
+  driver_.call(other, Heartbeat{});
+  const Duration pause = 10 * kLease;
+  driver_.advance(pause);
+  driver_.tick(pause);
+  driver_.settle();
+  EXPECT_EQ(driver_.status().counters.expired_clients, 0U);
+  EXPECT_EQ(driver_.tier(Tier::device).held, 3U);
+  // Each has what it had before the pause: half a lease and a whole one.
+  driver_.advance(kLease / 2);
+  driver_.tick();
+  driver_.settle();
+  EXPECT_EQ(driver_.status().counters.expired_clients, 0U);
+  driver_.advance(kMillisecond);
+  driver_.tick();
+  driver_.settle();
+  EXPECT_EQ(driver_.status().counters.expired_clients, 1U);
+  EXPECT_EQ(driver_.tier(Tier::device).fenced, 3U);
+  EXPECT_EQ(driver_.call(client_, Heartbeat{}).error.code, ErrorCode::stale);
+  EXPECT_EQ(driver_.call(other, Heartbeat{}).error.code, ErrorCode::ok);
+}
+
+TEST_F(Lease, WhatIsHeardBeforeTheTickOfAPauseIsCountedOnce) {
+  const Duration pause = 10 * kLease;
+  driver_.advance(pause);
+  EXPECT_EQ(driver_.call(client_, Heartbeat{}).error.code, ErrorCode::ok);  // it had waited
+  driver_.tick(pause);
+  driver_.advance(kLease);
+  driver_.tick();
+  EXPECT_EQ(driver_.status().counters.expired_clients, 0U);
+  driver_.advance(kMillisecond);
+  driver_.tick();
+  EXPECT_EQ(driver_.status().counters.expired_clients, 1U) << "one lease after it was heard";
+}
+
+TEST_F(Lease, APauseRevivesNobodyWhoseLeaseWasOver) {
+  expire();
+  driver_.advance(kLease);
+  driver_.tick(kLease);
+  EXPECT_EQ(driver_.call(client_, Heartbeat{}).error.code, ErrorCode::stale);
+  EXPECT_EQ(driver_.status().counters.expired_clients, 1U);
+}
+
 TEST_F(Lease, ExpiryFencesHeldSlotsAndDropsPins) {
   hold_blocks();
   ASSERT_EQ(driver_.tier(Tier::device).held, 3U);

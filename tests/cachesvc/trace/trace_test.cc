@@ -66,7 +66,7 @@ struct Samples {
               Recovered{entries, tokens, true},
               DiskFormat{&layout},
               DiskSynced{10, true},
-              Tick{},
+              Tick{Duration{0x0102030405060708}},
               Continue{}};
   }
 };
@@ -112,7 +112,7 @@ std::string expected_body(std::size_t kind) {
           bytes_of(5, 4) + tokens + bytes_of(1, 1),
       layout,
       bytes_of(10, 8) + bytes_of(1, 1),
-      "",
+      bytes_of(0x0102030405060708, 8),
       ""};
   return bodies.at(kind);
 }
@@ -124,7 +124,7 @@ TEST(Trace, WritesEveryInputAsTheDocumentedBytes) {
     SCOPED_TRACE(kind);
     ASSERT_EQ(samples.inputs[kind].index(), kind);
     const std::string body =
-        bytes_of(1, 1) + bytes_of(kind, 1) + bytes_of(1'234'567'890, 8) + expected_body(kind);
+        bytes_of(2, 1) + bytes_of(kind, 1) + bytes_of(1'234'567'890, 8) + expected_body(kind);
     EXPECT_EQ(as_text(recorded(samples.inputs[kind])), bytes_of(body.size(), 4) + body);
   }
 }
@@ -244,6 +244,7 @@ TEST(Trace, RefusesWhatTheWireLayerWouldNeverPassOn) {
       Open{kHeader, SequenceId{4}, true, nullptr, {}, false, true},
       Lookup{kHeader, nullptr, {}},
       Step{kHeader, 6, 5, items, samples.tokens},
+      Tick{Duration{-1}},
   };
   for (const InputView& input : inputs) {
     EXPECT_EQ(read_all(recorded(input)), 0U) << "kind " << input.index();
