@@ -126,6 +126,12 @@ void AttachServer::refuse_connection(const Connection& connection, std::string_v
   (void)send(connection, reply, FileDescriptor());
 }
 
+void AttachServer::forget(ClientId client) {
+  std::erase_if(connections_, [client](const auto& entry) {
+    return entry.second.has_entered && entry.second.client == client;
+  });
+}
+
 void AttachServer::receive(std::uint64_t id) {
   Connection& connection = connections_.at(id);
   for (int i = 0; i < kPacketsPerWake; ++i) {
@@ -183,7 +189,7 @@ Result<codec::AttachReply> AttachServer::answer(Connection& connection,
   }
   if (request->kind == codec::AttachKind::enter) return enter(connection, request->admin);
   if (!connection.has_entered) return Error{ErrorCode::denied, "enter first", "kind"};
-  KV_TRY(Memory memory, options_.memory(request->kind));
+  KV_TRY(Memory memory, options_.memory(connection.client, request->kind));
   passed = std::move(memory.descriptor);
   codec::AttachReply reply;
   reply.bytes = memory.bytes;
@@ -213,6 +219,7 @@ Result<codec::AttachReply> AttachServer::enter(Connection& connection, bool want
                                               .process_descriptor = std::move(process),
                                               .wants_admin = wants_admin}));
   connection.has_entered = true;
+  connection.client = ticket.client;
   ++counters_.attached_clients;
   codec::AttachReply reply;
   reply.client = ticket.client;

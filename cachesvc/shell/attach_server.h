@@ -46,8 +46,8 @@ class AttachServer {
     codec::ShellCounters* counters = nullptr;  // outlives the server
     // Takes a new client in. fails: exhausted.
     std::function<Result<Ticket>(Peer)> enter;
-    // fails: unavailable (the tier is off).
-    std::function<Result<Memory>(codec::AttachKind)> memory;
+    // fails: unavailable (the tier is off), stale (the client's process is dead).
+    std::function<Result<Memory>(ClientId, codec::AttachKind)> memory;
   };
 
   // Listens, mode 0660. fails: unavailable.
@@ -60,12 +60,17 @@ class AttachServer {
   AttachServer(AttachServer&&) = delete;
   AttachServer& operator=(AttachServer&&) = delete;
 
+  // The client is no more: ends its connection. A child of a dead process may still hold it, and
+  // must not be given memory there.
+  void forget(ClientId client);
+
  private:
   struct Connection {
     FileDescriptor socket;
     uid_t user = 0;
     pid_t process = 0;
     bool has_entered = false;
+    ClientId client;         // once it has entered
     EventLoop::Watch watch;  // ends before the socket
   };
   AttachServer(EventLoop& loop, const Logger& log, Options options)

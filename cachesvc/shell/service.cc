@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include "cachesvc/shell/accept_guard.h"
 #include "cachesvc/shell/attach_server.h"
@@ -54,6 +55,11 @@ core::Engine::Options engine_options(const Config& config, bool disk_is_usable) 
   return options;
 }
 
+bool is_readable(int descriptor) {
+  pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, 0) == 1;
+}
+
 // Ids start anew at each boot: a client of an earlier one is unknown (stale), not someone else.
 // Small enough to be exact as a JSON number.
 ClientId first_client() { return ClientId(((random_id().a & 0x7FFFFFFFU) << 20U) + 1); }
@@ -78,7 +84,8 @@ struct Service::State {
   [[nodiscard]] Result<void> start();
   void start_engine();
   [[nodiscard]] Result<AttachServer::Ticket> enter(AttachServer::Peer peer);
-  [[nodiscard]] Result<AttachServer::Memory> share(codec::AttachKind kind) const;
+  void leave(ClientId id);
+  [[nodiscard]] Result<AttachServer::Memory> share(ClientId client, codec::AttachKind kind);
   void asked_to_end();
   void begin_end();
   void log_end(Ended how) const;
@@ -144,7 +151,8 @@ Result<void> Service::State::start() {
                       .connections_max = config.client_capacity + kConnectionsSpare,
                       .counters = &counters,
                       .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
-                      .memory = [this](codec::AttachKind kind) { return share(kind); }}));
+                      .memory = [this](ClientId client,
+                                       codec::AttachKind kind) { return share(client, kind); }}));
   KV_TRY(requests_watch, loop.when_readable(router->descriptor(), [this] { host->turn(); }));
   KV_TRY(completions_watch,
          loop.when_readable(completions->descriptor(), [this] { host->turn(); }));
@@ -187,7 +195,7 @@ void Service::State::start_engine() {
 
 Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
   if (const ClientId ended = clients.in_the_way_of(peer.user); !ended.is_none()) {
-    host->remove(ended);
+    leave(ended);
   }
   const codec::Id128 secret = random_id();
   ClientRegistry::Client client;
@@ -208,7 +216,7 @@ Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
   ClientRegistry::Client& added = *clients.find(id);
   auto watch = loop.when_readable(process, [this, id] {
     log.write(LogLevel::debug, "client_gone", {{"client", id.value}});
-    host->remove(id);
+    leave(id);
   });
   if (!watch) {
     clients.remove(id);
@@ -223,7 +231,18 @@ Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
   return AttachServer::Ticket{.client = id, .secret = secret};
 }
 
-Result<AttachServer::Memory> Service::State::share(codec::AttachKind kind) const {
+void Service::State::leave(ClientId id) {
+  if (attach != nullptr) attach->forget(id);  // null while the service ends
+  host->remove(id);
+}
+
+Result<AttachServer::Memory> Service::State::share(ClientId client, codec::AttachKind kind) {
+  // Who asks may be a child of the process that attached, which is no more: its death and this
+  // request come in any order.
+  const ClientRegistry::Client* const known = clients.find(client);
+  if (known == nullptr || is_readable(known->process_descriptor.get())) {
+    return Error{ErrorCode::stale, "the process that attached is dead: attach again", {}};
+  }
   const bool is_device = kind == codec::AttachKind::device_pool;
   const HostArena* const arena = memory.arena(is_device ? Tier::device : Tier::host);
   if (arena == nullptr) return Error{ErrorCode::unavailable, "this tier is off", "kind"};

@@ -10,13 +10,15 @@ namespace kv::client {
 namespace {
 
 constexpr Error kDetached{ErrorCode::unavailable, "not attached: attach again", {}};
+constexpr Error kForked{
+    ErrorCode::stale, "this process forked from the one that attached: attach again", {}};
 constexpr Error kForeignSlot{ErrorCode::corrupt, "the service named a slot outside the pool",
                              "slots"};
 
 }  // namespace
 
 Client::Client(const Options& options) : options_(options) {}
-Client::~Client() = default;
+Client::~Client() { end_connection(); }
 
 Result<std::unique_ptr<Client>> Client::connect(const Options& options) {
   std::unique_ptr<Client> made(new Client(options));
@@ -25,7 +27,7 @@ Result<std::unique_ptr<Client>> Client::connect(const Options& options) {
 }
 
 Result<void> Client::reattach(Deadline deadline) {
-  connection_.reset();
+  end_connection();
   pending_.clear();
   groups_.clear();
   numbers_ = StepNumbers();
@@ -39,33 +41,48 @@ Result<void> Client::reattach(Deadline deadline) {
   return {};
 }
 
-Result<Pool> Client::attach_pool(const KvLayout& layout, Deadline deadline) {
+Result<Connection*> Client::attached() const {
   if (connection_ == nullptr) return kDetached;
-  KV_TRY(auto answer, connection_->ask<PoolAnswer>(PoolMessage{&layout}, deadline));
+  if (!connection_->is_of_this_process()) return kForked;
+  return connection_.get();
+}
+
+// A forked child cannot end what its parent's threads run: it would wait for them for ever, and say
+// Bye in its parent's name. The memory stays until the child ends.
+void Client::end_connection() {
+  if (connection_ != nullptr && !connection_->is_of_this_process()) {
+    connection_.release()->abandon();
+  }
+  connection_.reset();
+}
+
+Result<Pool> Client::attach_pool(const KvLayout& layout, Deadline deadline) {
+  KV_TRY(Connection* const connection, attached());
+  KV_TRY(auto answer, connection->ask<PoolAnswer>(PoolMessage{&layout}, deadline));
   if (answer.groups.size() != layout.groups.size()) {
     return Error{ErrorCode::corrupt, "the pool has other groups than the layout", "groups"};
   }
-  KV_TRY(memory_, connection_->device_pool(answer.pool_bytes, deadline));
+  KV_TRY(memory_, connection->device_pool(answer.pool_bytes, deadline));
   groups_ = answer.groups;
   return Pool{.memory = memory_.bytes(), .groups = std::move(answer.groups)};
 }
 
 Result<std::span<const std::byte>> Client::attach_arena(Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
-  KV_TRY(arena_, connection_->host_arena(deadline));
+  KV_TRY(Connection* const connection, attached());
+  KV_TRY(arena_, connection->host_arena(deadline));
   return std::span<const std::byte>(arena_.bytes());
 }
 
 Result<void> Client::open(SequenceId sequence, const NamespaceFields& fields,
                           std::span<const Token> tokens, const OpenOptions& options,
                           Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
+  KV_TRY(Connection* const connection, attached());
   OpenMessage message{.sequence = sequence, .fields = &fields, .tokens = {}, .options = options};
   do {
     const auto count = std::min<std::size_t>(tokens.size(), kTokensPerMessageMax);
     message.tokens = tokens.first(count);
     tokens = tokens.subspan(count);
-    KV_TRY(const auto reply, connection_->call(message, deadline));
+    KV_TRY(const auto reply, connection->call(message, deadline));
     message.fields = nullptr;
   } while (!tokens.empty());
   return {};
@@ -73,17 +90,17 @@ Result<void> Client::open(SequenceId sequence, const NamespaceFields& fields,
 
 Result<Admission> Client::admit(SequenceId sequence, std::uint32_t max_new_tokens,
                                 Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
+  KV_TRY(Connection* const connection, attached());
   while (true) {
     Pending& pending = pending_[sequence];
     const bool fresh = !pending.request.has_value() || pending.max_new_tokens != max_new_tokens;
     if (fresh) {
       pending = Pending{.request = {}, .max_new_tokens = max_new_tokens, .answer = {}};
-      connection_->forget(sequence);
+      connection->forget(sequence);
     }
     if (!pending.answer.has_value()) {
-      auto answer = connection_->ask<AdmitAnswer>(AdmitMessage{sequence, max_new_tokens}, deadline,
-                                                  &pending.request);
+      auto answer = connection->ask<AdmitAnswer>(AdmitMessage{sequence, max_new_tokens}, deadline,
+                                                 &pending.request);
       if (!answer) {
         if (answer.error().code != ErrorCode::deadline) pending_.erase(sequence);
         return answer.error();
@@ -92,7 +109,7 @@ Result<Admission> Client::admit(SequenceId sequence, std::uint32_t max_new_token
     }
     ErrorCode code = ErrorCode::ok;
     if (!pending.answer->ready) {
-      KV_TRY(code, connection_->wait_ready(sequence, deadline));
+      KV_TRY(code, connection->wait_ready(sequence, deadline));
     }
     const Admission admission = std::move(pending.answer->admission);
     pending_.erase(sequence);
@@ -106,7 +123,7 @@ Result<Admission> Client::admit(SequenceId sequence, std::uint32_t max_new_token
 }
 
 Result<StepOutcome> Client::step(const StepRequest& request, Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
+  KV_TRY(Connection* const connection, attached());
   KV_TRY_VOID(numbers_.begin(request.step_seq, request.completed_step));
   StepOutcome outcome;
   batch_.begin(request);
@@ -117,17 +134,20 @@ Result<StepOutcome> Client::step(const StepRequest& request, Deadline deadline) 
                               .completed_step = numbers_.completed(),
                               .items = batch_.items(),
                               .tokens = batch_.tokens()};
-    KV_TRY(answer, connection_->ask<StepAnswer>(message, deadline));
+    KV_TRY(answer, connection->ask<StepAnswer>(message, deadline));
     KV_TRY_VOID(take_step_answer(answer, outcome));
   }
   for (const SequenceId sequence : request.free) {
     pending_.erase(sequence);
-    connection_->forget(sequence);
+    connection->forget(sequence);
   }
   return outcome;
 }
 
-bool Client::held_its_blocks() { return connection_ != nullptr && connection_->held_its_blocks(); }
+bool Client::held_its_blocks() {
+  const auto connection = attached();
+  return connection && (*connection)->held_its_blocks();
+}
 
 Result<void> Client::take_step_answer(const StepAnswer& answer, StepOutcome& outcome) const {
   for (const auto& failure : answer.failures) {
@@ -162,28 +182,28 @@ Result<void> Client::check_admission(const Admission& admission) const {
 
 Result<LookupHits> Client::lookup(const NamespaceFields& fields, std::span<const Token> tokens,
                                   Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
-  return connection_->ask<LookupHits>(LookupMessage{&fields, tokens}, deadline);
+  KV_TRY(Connection* const connection, attached());
+  return connection->ask<LookupHits>(LookupMessage{&fields, tokens}, deadline);
 }
 
 Result<ServiceStatus> Client::status(Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
-  return connection_->ask<ServiceStatus>(StatusMessage{}, deadline);
+  KV_TRY(Connection* const connection, attached());
+  return connection->ask<ServiceStatus>(StatusMessage{}, deadline);
 }
 
 Result<TreeView> Client::tree(std::uint32_t node_limit, Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
-  return connection_->ask<TreeView>(TreeMessage{node_limit}, deadline);
+  KV_TRY(Connection* const connection, attached());
+  return connection->ask<TreeView>(TreeMessage{node_limit}, deadline);
 }
 
 Result<DemoteOutcome> Client::demote(Tier tier, Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
-  return connection_->ask<DemoteOutcome>(DemoteMessage{tier}, deadline);
+  KV_TRY(Connection* const connection, attached());
+  return connection->ask<DemoteOutcome>(DemoteMessage{tier}, deadline);
 }
 
 Result<FlushOutcome> Client::flush(Deadline deadline) {
-  if (connection_ == nullptr) return kDetached;
-  return connection_->ask<FlushOutcome>(FlushMessage{}, deadline);
+  KV_TRY(Connection* const connection, attached());
+  return connection->ask<FlushOutcome>(FlushMessage{}, deadline);
 }
 
 Id128 Client::boot() const { return connection_ == nullptr ? Id128() : connection_->boot(); }

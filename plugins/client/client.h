@@ -5,8 +5,9 @@
 // Cost: one message each way a call, about 35 us.
 //
 // Errors that end the attachment, after which every call fails alike until reattach():
-//   stale        the service restarted, or the lease expired (this process did not run for too
-//   long); unavailable  the service is gone.
+//   stale        the service restarted, the lease expired (this process did not run for too long),
+//                or this process is a forked child: the client is its parent's;
+//   unavailable  the service is gone.
 // After `deadline` of open or step it is unknown whether the call took effect; admit can be called
 // again and goes on where it was.
 #pragma once
@@ -94,6 +95,8 @@ class Client final : public Session {
   };
 
   explicit Client(const Options& options);
+  [[nodiscard]] Result<Connection*> attached() const;
+  void end_connection();
   [[nodiscard]] Result<void> take_step_answer(const StepAnswer& answer, StepOutcome& outcome) const;
   [[nodiscard]] Result<void> check_admission(const Admission& admission) const;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include <unistd.h>
+
 #include "plugins/client/reply_decoder.h"
 
 namespace kv::client {
@@ -15,7 +17,8 @@ constexpr Error kLate{ErrorCode::deadline, "the service did not answer in time",
 
 Connection::Connection(const Options& options, AttachSocket attach, DealerSocket socket,
                        const AttachAnswer& identity)
-    : attach_path_(options.addresses.attach),
+    : process_(getpid()),
+      attach_path_(options.addresses.attach),
       attach_(std::move(attach)),
       socket_(std::move(socket)),
       boot_(identity.boot),
@@ -64,6 +67,7 @@ Result<ReplyMessage> Connection::call(const RequestMessage& message, Deadline de
   auto reply = exchange(message, deadline, request);
   if (id != nullptr) *id = request;
   if (!reply) {
+    if (reply.error().code == ErrorCode::deadline && is_silent()) return give_up_lease();
     const bool garbled = reply.error().code == ErrorCode::deadline && saw_corrupt_;
     if (garbled) return Error{ErrorCode::corrupt, "the service sent no valid reply in time", {}};
     return reply.error();
@@ -192,7 +196,7 @@ Result<ErrorCode> Connection::wait_ready(SequenceId sequence, Deadline deadline)
     }
     if (state_ != State::attached) return lost_error();
     const auto now = Clock::now();
-    if (now >= deadline) return kLate;
+    if (now >= deadline) return is_silent() ? give_up_lease() : kLate;
     if (now >= send_at) {
       send_heartbeat();  // its reply repeats notices that were lost
       send_at = resend_time(deadline);
@@ -201,6 +205,15 @@ Result<ErrorCode> Connection::wait_ready(SequenceId sequence, Deadline deadline)
     while (receive().has_value()) {
     }
   }
+}
+
+// Nothing was sent for a lease: this process stood still, or nobody is there to send to.
+bool Connection::is_silent() const { return Clock::now() - last_sent_ >= lease_; }
+
+// The service may not have told so yet, but whoever was silent for so long is no client any more.
+Error Connection::give_up_lease() {
+  if (state_ == State::attached) state_ = State::expired;
+  return lost_error();
 }
 
 void Connection::forget(SequenceId sequence) {
@@ -228,20 +241,22 @@ void Connection::send_heartbeat() {
 bool Connection::send(std::span<const std::byte> frame) {
   if (!socket_.send(frame)) return false;
   const auto now = Clock::now();
-  if (now - last_sent_ >= lease_) overslept_ = true;
+  if (is_silent()) overslept_ = true;
   last_sent_ = now;
   return true;
 }
 
 // A service that is gone gives nothing to others any more.
 void Connection::lose(State state) {
-  if (Clock::now() - last_sent_ >= lease_) overslept_ = true;
+  if (is_silent()) overslept_ = true;
   state_ = state;
 }
 
+bool Connection::is_of_this_process() const { return process_ == getpid(); }
+
 bool Connection::held_its_blocks() {
   const std::lock_guard lock(mutex_);
-  if (state_ == State::attached && Clock::now() - last_sent_ >= lease_) return false;
+  if (state_ == State::attached && is_silent()) return false;
   return state_ != State::expired && !overslept_;
 }
 

@@ -18,6 +18,8 @@
 #include <utility>
 #include <variant>
 
+#include <sys/types.h>
+
 #include "allocator/base/result.h"
 #include "plugins/client/attach.h"
 #include "plugins/client/dealer_socket.h"
@@ -72,6 +74,11 @@ class Connection {
   // run out when nothing was sent for that long.
   [[nodiscard]] bool held_its_blocks();
 
+  // False in a forked child: the socket's and the heartbeats' threads, and whoever held the lock at
+  // that moment, are not there. Nothing but abandon() may be called, and it must not be destroyed.
+  [[nodiscard]] bool is_of_this_process() const;
+  void abandon() { attach_ = AttachSocket(); }
+
   [[nodiscard]] const Id128& boot() const { return boot_; }
   [[nodiscard]] ClientId client() const { return client_; }
 
@@ -97,6 +104,8 @@ class Connection {
   void send_heartbeat();
   [[nodiscard]] bool send(std::span<const std::byte> frame);
   void lose(State state);
+  [[nodiscard]] bool is_silent() const;
+  [[nodiscard]] Error give_up_lease();
   void look_for_service();
   [[nodiscard]] Result<ReplyMessage> exchange(const RequestMessage& message, Deadline deadline,
                                               RequestId& id);
@@ -104,6 +113,7 @@ class Connection {
   [[nodiscard]] Result<void> start_heartbeats(std::uint32_t lease_ms);
   void run_heartbeats();
 
+  pid_t process_;
   std::string attach_path_;
   AttachSocket attach_;
   DealerSocket socket_;

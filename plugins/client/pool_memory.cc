@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace kv::client {
 
@@ -22,25 +23,32 @@ Result<PoolMemory> PoolMemory::map(int descriptor, std::uint64_t bytes, bool wri
   if (base == MAP_FAILED) {
     return Error{ErrorCode::unavailable, "the pool's memory cannot be mapped", "pool"};
   }
-  // A forked child would count as this client without its heartbeats.
-  (void)madvise(base, bytes, MADV_DONTFORK);
   PoolMemory pool;
   pool.base_ = static_cast<std::byte*>(base);
   pool.bytes_ = bytes;
+  pool.process_ = getpid();
+  // A forked child could write into slots that the service gave to others when this process died.
+  if (madvise(base, bytes, MADV_DONTFORK) != 0) {
+    return Error{ErrorCode::unavailable, "the pool's memory cannot be kept from children", "pool"};
+  }
   return pool;
 }
 
 PoolMemory::PoolMemory(PoolMemory&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      process_(std::exchange(other.process_, 0)) {}
 
 PoolMemory& PoolMemory::operator=(PoolMemory&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(bytes_, other.bytes_);
+  std::swap(process_, other.process_);
   return *this;
 }
 
+// In a forked child something else may lie at these addresses by now.
 PoolMemory::~PoolMemory() {
-  if (base_ != nullptr) munmap(base_, bytes_);
+  if (base_ != nullptr && process_ == getpid()) munmap(base_, bytes_);
 }
 
 }  // namespace kv::client

@@ -1,11 +1,14 @@
 // PoolMemory: the device pool that the service passed, mapped into this process.
-// Owner: one Client; unmapped at destruction. Threads: the memory may be used from any.
+// Owner: one Client; unmapped at destruction. Threads: the memory may be used from any, but not by
+// forked children: there it is not mapped.
 // Cost: one mapping; pages are the service's, none is copied.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include <sys/types.h>
 
 #include "allocator/base/result.h"
 
@@ -30,6 +33,7 @@ class PoolMemory {
  private:
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
+  pid_t process_ = 0;  // that mapped it
 };
 
 }  // namespace kv::client

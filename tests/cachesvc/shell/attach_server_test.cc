@@ -44,7 +44,7 @@ class AttachServerTest : public testing::Test {
          .connections_max = 4,
          .counters = &counters_,
          .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
-         .memory = [this](codec::AttachKind kind) { return share(kind); }});
+         .memory = [this](ClientId, codec::AttachKind kind) { return share(kind); }});
     ASSERT_TRUE(server.has_value());
     server_ = *std::move(server);
     thread_ = std::thread([this] { loop_.run(); });
@@ -137,6 +137,18 @@ TEST_F(AttachServerTest, TheHostArenaCannotBeMappedForWriting) {
   void* const mapped = mmap(nullptr, 1U << 20U, PROT_READ, MAP_SHARED, reply.descriptor, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   munmap(mapped, 1U << 20U);
+  close(reply.descriptor);
+}
+
+TEST_F(AttachServerTest, AForgottenClientIsGivenNothingMoreAndTheOthersAre) {
+  const AttachConnection first(path_), second(path_);
+  ASSERT_EQ(first.ask(wire::AttachKind::enter).client, 101U);
+  ASSERT_EQ(second.ask(wire::AttachKind::enter).client, 102U);
+  loop_.post([this] { server_->forget(ClientId(101)); });
+  EXPECT_FALSE(first.receive().has_arrived) << "the connection ends";
+  EXPECT_FALSE(first.ask(wire::AttachKind::device_pool).has_arrived);
+  const auto reply = second.ask(wire::AttachKind::device_pool);
+  EXPECT_EQ(reply.code, wire::ErrorCode::ok);
   close(reply.descriptor);
 }
 
@@ -306,7 +318,8 @@ TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
              ++entered;
              return Error{ErrorCode::invalid, "let in", {}};
            },
-       .memory = [](codec::AttachKind) { return Error{ErrorCode::unavailable, "none", {}}; }});
+       .memory = [](ClientId,
+                    codec::AttachKind) { return Error{ErrorCode::unavailable, "none", {}}; }});
   ASSERT_TRUE(server.has_value());
   // The modes keep others out already; open them, so that the credentials have to.
   std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
