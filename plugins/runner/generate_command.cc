@@ -18,6 +18,8 @@
 namespace kv::runner {
 namespace {
 
+constexpr int kAttachmentsMax = 8;
+
 int failed(const std::string& message) {
   std::fprintf(stderr, "error: %s\n", message.c_str());
   return 1;
@@ -122,6 +124,19 @@ Result<Outcome> generate(const GenerateCommand& command, const Loaded& loaded,
   return Outcome{std::move(results.front()), generator->session_error()};
 }
 
+// Blocks that were lost on the way (this process was stopped for longer than its lease, or the
+// service restarted before it began) cost time, not the request: a new attachment begins again, on
+// what was published so far.
+Result<Outcome> generate_to_the_end(const GenerateCommand& command, const Loaded& loaded,
+                                    const std::vector<Token>& prompt, client::Client& service) {
+  for (int attachments = 1;; ++attachments) {
+    Result<Outcome> result = generate(command, loaded, prompt, service);
+    const bool is_lost = !result && result.error().code == ErrorCode::stale;
+    if (!is_lost || attachments == kAttachmentsMax) return result;
+    KV_TRY_VOID(service.reattach(client::in(command.timeout)));
+  }
+}
+
 ServiceFacts facts_of(client::Client& service, const GenerateCommand& command) {
   const auto status = service.status(client::in(command.timeout));
   if (!status) return {};
@@ -137,9 +152,9 @@ bool is_writable(const std::string& file) {
 }
 
 int generate_and_print(const GenerateCommand& command, const Loaded& loaded,
-                       std::vector<Token> prompt, client::Client& service) {
+                       const std::vector<Token>& prompt, client::Client& service) {
   const std::size_t prompt_tokens = prompt.size();
-  const Result<Outcome> result = generate(command, loaded, std::move(prompt), service);
+  const Result<Outcome> result = generate_to_the_end(command, loaded, prompt, service);
   if (!result) {
     const ErrorCode code = result.error().code;
     const bool asks = code == ErrorCode::mismatch || code == ErrorCode::too_large;
@@ -181,7 +196,7 @@ int run_generate(const GenerateCommand& command) {
   options.deadline = client::in(std::min(command.timeout, std::chrono::milliseconds(5'000)));
   const auto connected = client::Client::connect(options);
   if (!connected) return failed(connect_message(command, connected.error()));
-  return generate_and_print(command, *loaded, std::move(prompt), **connected);
+  return generate_and_print(command, *loaded, prompt, **connected);
 }
 
 }  // namespace kv::runner

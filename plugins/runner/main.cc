@@ -22,7 +22,8 @@ constexpr const char* kExamples = R"(Examples:
   cachesvc-runner generate --model DIR --prompt-tokens @tokens.txt --timeout 5s
 
 Exit codes: 0 ok, 1 failed or unreachable, 2 usage. When the service dies in the middle of a run,
-the text is still generated to the end and printed, and the exit code is 1.)";
+the text is still generated to the end and printed, and the exit code is 1. A run that was stopped
+for longer than its lease attaches again and begins anew.)";
 
 std::string check_time(const std::string& text) {
   const auto time = kv::client::parse_time(text);
