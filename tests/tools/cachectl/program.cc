@@ -77,7 +77,9 @@ Program::~Program() {
   close_pipe(err_pipe_);
 }
 
-void Program::signal(int number) const { kill(process_, number); }
+void Program::signal(int number) const {
+  if (process_ > 0) kill(process_, number);  // -1 would be everybody
+}
 
 bool Program::read_some(Clock::time_point deadline) {
   std::array<pollfd, 2> pipes{{{out_pipe_, POLLIN, 0}, {err_pipe_, POLLIN, 0}}};
