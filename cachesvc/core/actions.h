@@ -102,6 +102,9 @@ struct Counters {
   std::array<std::uint64_t, kTierCount> loaded_blocks{};  // copies read from this tier upward
   std::uint64_t stale_requests = 0, repeated_requests = 0, refused_requests = 0;
   std::uint64_t expired_clients = 0, gone_clients = 0;
+  // Saves that found no room on the disk, and blocks that were saved again for it: a retry that
+  // fails as well is counted in both, and in failed_blocks.
+  std::uint64_t no_space_blocks = 0, retried_blocks = 0;
   friend bool operator==(const Counters&, const Counters&) = default;
 };
 struct StatusReply {

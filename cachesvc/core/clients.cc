@@ -73,6 +73,8 @@ void Engine::State::on(const Tick& input) {
     client.lease_end += std::min(input.unheard, longest - client.lease_end);
     if (client.lease_end < now_) expire(client);
   }
+  constexpr Duration kDiskFullPause = std::chrono::seconds(1);
+  if (now_ - disk_full_at_ >= kDiskFullPause) ask_disk_again();
 }
 
 void Engine::State::expire(ClientState& client) {

@@ -132,6 +132,8 @@ struct Move {
   enum class Purpose : std::uint8_t { save, land, load };
   bool active = false;
   std::uint64_t serial = 0;
+  std::uint64_t origin = 0;  // of a retry: the serial of the first try; else its own
+  bool is_retry = false;     // of blocks that found no room on the disk
   Tier from = Tier::device;
   Tier to = Tier::host;
   Purpose purpose = Purpose::save;
@@ -327,6 +329,7 @@ struct Engine::State {
   [[nodiscard]] bool build_save(Move& move);  // false: stalled, or the budget ended
   [[nodiscard]] SaveSlot add_save(Move& move, BlockId block);
   [[nodiscard]] SaveSlot make_save_room(const Move& move);
+  void start_save(Move& move);
   void finish_save(Move& move);
   void drop_other_bytes(const Move& move, std::size_t index);
   void on(const Demote& input);
@@ -337,6 +340,18 @@ struct Engine::State {
   void scan_saves(SaveJob& job);
   void wait_for_saves(SaveJob& job, SaveJob::Phase phase) const;
   [[nodiscard]] bool saves_done(SaveJob& job) const;
+
+  // --- disk_room.cc
+  // Whether the disk takes what it is given. Unsure: one block at a time finds out.
+  enum class DiskRoom : std::uint8_t { enough, unsure, none };
+  void on(const DiskOff& input);
+  [[nodiscard]] bool saves_may_start(Tier to) const;
+  void judge_disk_room(const Move& move);
+  void retry_saves(std::uint64_t origin);
+  // Something changed that may have made room.
+  void ask_disk_again() {
+    if (disk_room_ == DiskRoom::none) disk_room_ = DiskRoom::unsure;
+  }
 
   // --- recovery.cc
   void on(const DiskFormat& input);
@@ -393,6 +408,9 @@ struct Engine::State {
   SaveQueue save_to_host_;
   SaveQueue save_to_disk_;
   bool disk_refuses_ = false;   // the last save to disk that ended failed
+  DiskRoom disk_room_ = DiskRoom::enough;
+  TimePoint disk_full_at_{};    // when it became none
+  std::vector<BlockId> retry_;  // of the save that ends: blocks to be saved again, parents first
   std::vector<BlockId> chain_;  // scratch of saves
   std::vector<SlotId> slots_;   // scratch of take_slots
   std::vector<BlockId> path_;   // scratch of match

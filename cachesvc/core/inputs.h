@@ -191,6 +191,10 @@ struct DiskSynced {
   bool ok = false;
 };
 
+// The disk cannot be used in this run: nothing is saved there, and status shows no slots of it.
+// Ignored once the disk tier holds a block: then it did work, and single transfers fail.
+struct DiskOff {};
+
 // Time passes: leases, deadlines; at least every kTickTimeMax. `unheard`: no request could be heard
 // for so long, because the shell or the machine stood still. Such time counts for nobody's lease.
 inline constexpr Duration kTickTimeMax = std::chrono::milliseconds(100);
@@ -201,6 +205,6 @@ struct Continue {};  // as long as Actions::continue_wanted says so
 
 using InputView = std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status,
                                Tree, Demote, Flush, ClientAttached, ClientGone, TransferDone,
-                               Recovered, DiskFormat, DiskSynced, Tick, Continue>;
+                               Recovered, DiskFormat, DiskSynced, Tick, Continue, DiskOff>;
 
 }  // namespace kv::core

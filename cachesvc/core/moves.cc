@@ -21,6 +21,7 @@ Move* Engine::State::free_move(Tier from, Tier to) {
     move.from = from;
     move.to = to;
     move.sequence = kNoIndex;
+    move.is_retry = false;
     move.blocks.clear();
     move.items.clear();
     move.from_slots.clear();
@@ -47,6 +48,7 @@ void Engine::State::start(Move& move) {
   const std::size_t count = move.blocks.size();
   move.active = true;
   move.serial = ++move_serial_;
+  if (!move.is_retry) move.origin = move.serial;
   move.outstanding = group_count_;
   move.reported.assign(group_count_, 0);
   move.checksums.assign(count * group_count_, 0);
@@ -120,6 +122,7 @@ void Engine::State::finish(Move& move) {
   unpin_for(move);
   move.active = false;
   work_ += static_cast<std::uint32_t>(move.blocks.size());
+  if (!retry_.empty()) retry_saves(move.origin);
 }
 
 void Engine::State::drop_block_copy(BlockId block, Tier tier) {
@@ -127,6 +130,7 @@ void Engine::State::drop_block_copy(BlockId block, Tier tier) {
     const SlotId slot = cache().records().slot(block, GroupId(g), tier);
     if (slot.is_none()) continue;
     if (tier == Tier::disk) {
+      ask_disk_again();
       actions_->erases.push_back({cache().records().key(block), cache().tree().depth(block),
                                   GroupId(g), slot,
                                   cache().pool(Tier::disk, GroupId(g)).generation(slot)});

@@ -23,9 +23,8 @@ void Engine::State::queue_save(Tier from, BlockId block) {
 
 void Engine::State::pump_saves(Tier from) {
   const Tier to = below(from);
-  if (!tier_on(to) || (to == Tier::disk && recovering_)) return;
   SaveQueue& queue = from == Tier::device ? save_to_host_ : save_to_disk_;
-  while (!queue.empty()) {
+  while (saves_may_start(to) && !queue.empty()) {
     if (!budget_left()) {
       pump_again_ = true;
       return;
@@ -34,26 +33,30 @@ void Engine::State::pump_saves(Tier from) {
     if (move == nullptr) return;
     move->purpose = Move::Purpose::save;
     const bool more = build_save(*move);
-    if (!move->blocks.empty()) {
-      const std::size_t count = move->blocks.size();
-      std::vector<SlotId> by_block;
-      by_block.swap(move->to_slots);  // gathered block by block; wanted group by group
-      for (std::uint32_t g = 0; g < group_count_; ++g) {
-        for (std::size_t i = 0; i < count; ++i) {
-          move->from_slots.push_back(cache().records().slot(move->blocks[i], GroupId(g), from));
-          move->to_slots.push_back(by_block[i * group_count_ + g]);
-        }
-      }
-      start(*move);
-    }
+    if (!move->blocks.empty()) start_save(*move);
     if (!more) return;
   }
+}
+
+void Engine::State::start_save(Move& move) {
+  const std::size_t count = move.blocks.size();
+  std::vector<SlotId> by_block;
+  by_block.swap(move.to_slots);  // gathered block by block; wanted group by group
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    for (std::size_t i = 0; i < count; ++i) {
+      move.from_slots.push_back(cache().records().slot(move.blocks[i], GroupId(g), move.from));
+      move.to_slots.push_back(by_block[i * group_count_ + g]);
+    }
+  }
+  start(move);
 }
 
 bool Engine::State::build_save(Move& move) {
   SaveQueue& queue = move.from == Tier::device ? save_to_host_ : save_to_disk_;
   const PrefixTree& tree = cache().tree();
-  while (!queue.empty() && move.blocks.size() < kTransferBlocksMax) {
+  const bool careful = move.to == Tier::disk && disk_room_ != DiskRoom::enough;
+  const std::size_t blocks_max = careful ? 1 : kTransferBlocksMax;
+  while (!queue.empty() && move.blocks.size() < blocks_max) {
     if (!budget_left()) {
       pump_again_ = true;
       return false;
@@ -84,7 +87,7 @@ bool Engine::State::build_save(Move& move) {
     if (!move.blocks.empty() && tree.root(move.blocks.front()) != tree.root(wanted)) return true;
     SaveSlot result = SaveSlot::taken;
     while (result == SaveSlot::taken && !chain_.empty() &&
-           move.blocks.size() < kTransferBlocksMax) {
+           move.blocks.size() < blocks_max) {
       result = add_save(move, chain_.back());
       if (result == SaveSlot::taken) chain_.pop_back();
     }
@@ -127,7 +130,8 @@ Engine::State::SaveSlot Engine::State::make_save_room(const Move& move) {
       return held ? SaveSlot::stalled : SaveSlot::none;
     }
     if (to == Tier::host && tier_on(Tier::disk) && !cache().has_lower_copy(victim, Tier::host) &&
-        (!save_to_disk_.empty() || moves_on(Tier::host, Tier::disk) > 0)) {
+        ((disk_room_ != DiskRoom::none && !save_to_disk_.empty()) ||
+         moves_on(Tier::host, Tier::disk) > 0)) {
       return SaveSlot::stalled;
     }
     (void)evict_one(to);
@@ -150,11 +154,18 @@ void Engine::State::drop_other_bytes(const Move& move, std::size_t index) {
 
 void Engine::State::finish_save(Move& move) {
   const std::size_t count = move.blocks.size();
+  const bool to_disk = move.to == Tier::disk;
+  const bool may_retry = to_disk && !move.is_retry && disk_room_ == DiskRoom::enough;
   for (std::size_t i = 0; i < count; ++i) {
     const BlockId block = move.blocks[i];
     const BlockId parent = cache().tree().parent(block);
     const bool closed = parent.is_none() || cache().has_copy(parent, move.to);
     const bool written = move.outcomes[i] == BlockOutcome::ok;
+    const bool no_space = to_disk && move.outcomes[i] == BlockOutcome::no_space;
+    // What hangs on a block that is saved again is saved again with it.
+    const bool lost_parent =
+        written && !closed && std::find(retry_.begin(), retry_.end(), parent) != retry_.end();
+    if (may_retry && (no_space || lost_parent)) retry_.push_back(block);
     cache().records().set_arriving(block, move.to, false);
     if (written && closed && move.from == Tier::device) drop_other_bytes(move, i);
     for (std::uint32_t g = 0; g < group_count_; ++g) {
@@ -174,7 +185,7 @@ void Engine::State::finish_save(Move& move) {
       }
       cache().release_slot(move.to, GroupId(g), slot);
     }
-    if (written && move.to == Tier::disk) disk_refuses_ = false;
+    if (written && to_disk) disk_refuses_ = false;
     if (written && closed) {
       ++counters_.saved_blocks[tier_index(move.to)];
       // A flush goes on to the disk at once: a small host gives the block up for the next one.
@@ -187,11 +198,13 @@ void Engine::State::finish_save(Move& move) {
       // Nothing is verified on the way out of the device: there the word would mean an io error.
       ++counters_.corrupt_blocks[tier_index(move.from)];
       quarantine(block, move.from, move);
-    } else if (!written && move.outcomes[i] != BlockOutcome::cancelled) {
+    } else if (!written && move.outcomes[i] != BlockOutcome::cancelled &&
+               !(no_space && may_retry)) {
       ++counters_.failed_blocks[tier_index(move.to)];
-      if (move.to == Tier::disk) disk_refuses_ = true;
+      if (to_disk && !no_space) disk_refuses_ = true;
     }
   }
+  if (to_disk) judge_disk_room(move);
 }
 
 // ---------------------------------------------------------------- Demote and Flush
@@ -212,6 +225,7 @@ void Engine::State::on(const Demote& input) {
   job.client = input.header.client;
   job.request = input.header.request;
   job.tier = input.tier;
+  if (input.tier == Tier::host) ask_disk_again();
   job.saved_at_start = counters_.saved_blocks[tier_index(below(input.tier))];
   save_jobs_.push_back(job);
   defer(*client, input.header.request);
@@ -228,6 +242,7 @@ void Engine::State::on(const Flush& input) {
   job.client = input.header.client;
   job.request = input.header.request;
   job.flush = true;
+  ask_disk_again();
   save_jobs_.push_back(job);
   defer(*client, input.header.request);
 }
@@ -290,10 +305,11 @@ bool Engine::State::saves_done(SaveJob& job) const {
   const bool to_host = tier_on(Tier::host);
   const bool to_disk = tier_on(Tier::disk);
   if (to_host && save_to_host_.popped() < job.pushed_to_host) return false;
-  if (to_disk && save_to_disk_.popped() < job.pushed_to_disk) return false;
+  const bool disk_takes = to_disk && disk_room_ != DiskRoom::none;
+  if (disk_takes && save_to_disk_.popped() < job.pushed_to_disk) return false;
   if (job.last_move == 0) job.last_move = move_serial_;
   return std::none_of(moves_.begin(), moves_.end(), [&job](const Move& move) {
-    return move.active && move.purpose == Move::Purpose::save && move.serial <= job.last_move;
+    return move.active && move.purpose == Move::Purpose::save && move.origin <= job.last_move;
   });
 }
 

@@ -23,6 +23,7 @@ StatusReply Engine::State::status() const {
     TierStatus& out = answer.tiers[t];
     for (std::uint32_t g = 0; g < group_count_; ++g)
       out.slot_bytes += block_bytes(layout_, GroupId(g));
+    if (!tier_on(tier)) continue;
     const BlockPool& pool = cache_->pool(tier, GroupId(0));
     out.slots = pool.slot_count();
     out.free = pool.count(SlotState::free);

@@ -153,6 +153,8 @@ void visit_fields(Archive& archive, Tick& input) {
 }
 template <class Archive>
 void visit_fields(Archive& /*archive*/, Continue& /*input*/) {}
+template <class Archive>
+void visit_fields(Archive& /*archive*/, DiskOff& /*input*/) {}
 
 // What the wire layer guarantees to the Engine, so that a damaged trace cannot break it either.
 template <class Input>

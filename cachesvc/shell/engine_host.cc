@@ -300,7 +300,9 @@ void EngineHost::handle(const TransferCompletion& completion) {
 
 void EngineHost::handle(const DiskOpened& completion) {
   if (completion.error.code != ErrorCode::ok) {
-    end_recovery(completion.error);
+    report_disk_failure(completion.error);
+    is_recovering_ = false;
+    step(core::DiskOff{});
   } else if (is_recovering_) {
     parts_.disk.scan(core::kRecoveredEntriesMax);
   }
@@ -308,7 +310,9 @@ void EngineHost::handle(const DiskOpened& completion) {
 
 void EngineHost::handle(const DiskScanned& completion) {
   if (completion.error.code != ErrorCode::ok) {
-    end_recovery(completion.error);
+    report_disk_failure(completion.error);
+    is_recovering_ = false;
+    step(core::Recovered{.entries = {}, .tokens = {}, .last = true});
     return;
   }
   recovered_.clear();
@@ -341,15 +345,13 @@ void EngineHost::handle(const DiskSyncCompletion& completion) {
   step(core::DiskSynced{.id = completion.id, .ok = completion.ok});
 }
 
-void EngineHost::end_recovery(const Error& error) {
+void EngineHost::report_disk_failure(const Error& error) {
   ++parts_.counters.disk_failures;
   parts_.log.write(LogLevel::error, "disk_failed",
                    {{"code", error_name(error.code)},
                     {"reason", error.reason},
                     {"field", error.field},
-                    {"remedy", "check DIR/disk; until then nothing is kept there"}});
-  if (std::exchange(is_recovering_, false))
-    step(core::Recovered{.entries = {}, .tokens = {}, .last = true});
+                    {"remedy", "check DIR/disk and start again; nothing is kept there till then"}});
 }
 
 void EngineHost::log_bad_blocks_seldom() {

@@ -91,7 +91,7 @@ class EngineHost {
   void handle(const DiskOpened& completion);
   void handle(const DiskScanned& completion);
   void handle(const DiskSyncCompletion& completion);
-  void end_recovery(const Error& error);
+  void report_disk_failure(const Error& error);
   void log_bad_blocks_seldom();
 
   Parts parts_;

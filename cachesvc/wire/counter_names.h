@@ -48,6 +48,8 @@ inline constexpr std::array kCounterNames{
     CounterName{"refused_requests", &core::Counters::refused_requests},
     CounterName{"expired_clients", &core::Counters::expired_clients},
     CounterName{"gone_clients", &core::Counters::gone_clients},
+    CounterName{"no_space_blocks", &core::Counters::no_space_blocks},
+    CounterName{"retried_blocks", &core::Counters::retried_blocks},
 };
 
 [[nodiscard]] constexpr std::size_t named_counter_bytes() {

@@ -347,7 +347,7 @@ TEST(Service, AnUnreadableDiskLeavesTheServiceWithoutThatTier) {
   EXPECT_EQ(service.end(), Service::Ended::clean);
 }
 
-TEST(Service, ADiskThatCannotBeOpenedFailsItsTransfersAndNothingElse) {
+TEST(Service, ADiskThatCannotBeOpenedIsOffAndNothingIsTriedThere) {
   const TempDir dir;
   auto options = options_in(dir.path());
   options.opener = [](const KvLayout&) -> Result<std::unique_ptr<BlobStore>> {
@@ -357,8 +357,12 @@ TEST(Service, ADiskThatCannotBeOpenedFailsItsTransfersAndNothingElse) {
   PoolClient client(dir.path());
   ASSERT_TRUE(client.is_ready());
   client.publish(1, 40, 7);
-  EXPECT_TRUE(eventually([&] { return client.counter("failed_blocks.disk") >= 1; }));
-  EXPECT_EQ(client.counter("saved_blocks.host"), 2U);
+  EXPECT_TRUE(eventually([&] { return client.counter("saved_blocks.host") == 2; }));
+  EXPECT_TRUE(eventually([&] {
+    return client.client().status()->body_as_StatusReply()->tiers()->Get(2)->slots() == 0;
+  }));
+  EXPECT_EQ(client.counter("transfers_started"), 1U) << "the copy to the host, and no other";
+  EXPECT_EQ(client.counter("failed_blocks.disk"), 0U);
   const auto hit = client.admit_again(2, 40);
   EXPECT_EQ(hit.device_tokens, 32U);
   EXPECT_EQ(client.client().flush().code(), ErrorCode::unavailable);

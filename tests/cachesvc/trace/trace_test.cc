@@ -67,7 +67,8 @@ struct Samples {
               DiskFormat{&layout},
               DiskSynced{10, true},
               Tick{Duration{0x0102030405060708}},
-              Continue{}};
+              Continue{},
+              DiskOff{}};
   }
 };
 
@@ -113,6 +114,7 @@ std::string expected_body(std::size_t kind) {
       layout,
       bytes_of(10, 8) + bytes_of(1, 1),
       bytes_of(0x0102030405060708, 8),
+      "",
       ""};
   return bodies.at(kind);
 }
