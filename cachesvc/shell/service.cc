@@ -30,12 +30,19 @@ DiskStore::Io to_io(std::string_view word) {
   return DiskStore::Io::automatic;
 }
 
-DiskWorker::Opener disk_opener(const Config& config) {
-  return [config](const KvLayout& layout) -> Result<std::unique_ptr<BlobStore>> {
+// `log` outlives the worker that calls it.
+DiskWorker::Opener disk_opener(const Config& config, const Logger& log) {
+  return [config, &log](const KvLayout& layout) -> Result<std::unique_ptr<BlobStore>> {
     KV_TRY(std::unique_ptr<DiskStore> store, DiskStore::open({.directory = config.dir + "/disk",
                                                               .bytes = config.disk_bytes,
                                                               .io = to_io(config.disk_io)},
                                                              layout));
+    if (store->counters().damaged_indexes > 0) {
+      log.write(LogLevel::warn, "disk_index_damaged",
+                {{"kept", config.dir + "/disk/index.damaged"},
+                 {"effect", "the disk tier starts empty; the file is for a closer look, and the "
+                            "next damaged one takes its place"}});
+    }
     return std::unique_ptr<BlobStore>(std::move(store));
   };
 }
@@ -76,7 +83,7 @@ struct Service::State {
         memory(std::move(made)),
         completions(std::move(queue)),
         copies(given.config.transfer_workers, memory, *completions),
-        disk(given.opener ? given.opener : disk_opener(given.config), memory, *completions),
+        disk(given.opener ? given.opener : disk_opener(given.config, log), memory, *completions),
         own_client(first_client()),
         clients(given.config.client_capacity, given.config.clients_per_user,
                 ClientId(own_client.value + 1)) {}

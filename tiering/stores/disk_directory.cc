@@ -14,6 +14,8 @@
 namespace kv {
 namespace {
 
+constexpr const char* kDamagedIndex = "/index.damaged";
+
 // What write_disk_format leaves behind when it is killed.
 bool is_temp_name(std::string_view name) {
   return name.starts_with("format.") && name.ends_with(".tmp");
@@ -35,6 +37,7 @@ Result<void> make_folder(const std::string& path) {
 Result<DiskDirectory> DiskDirectory::open(const std::string& path) {
   KV_TRY_VOID(make_folder(path));
   DiskDirectory directory;
+  directory.path_ = path;
   directory.lock_ = FileDescriptor(
       ::open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!directory.lock_.is_open()) return file_error(errno, "disk store: cannot open the lock file");
@@ -45,13 +48,22 @@ Result<DiskDirectory> DiskDirectory::open(const std::string& path) {
     return file_error(errno, "disk store: cannot lock");
   }
   KV_TRY_VOID(make_folder(path + "/index"));
-  KV_TRY_VOID(directory.look_through(path));
+  KV_TRY_VOID(directory.look_through());
   return directory;
 }
 
-Result<void> DiskDirectory::look_through(const std::string& path) {
+Result<void> DiskDirectory::set_index_aside() {
+  const std::string index = path_ + "/index";
   std::error_code error;
-  std::filesystem::directory_iterator at(path, error);
+  std::filesystem::remove_all(path_ + kDamagedIndex, error);
+  if (!error) std::filesystem::rename(index, path_ + kDamagedIndex, error);
+  if (error) return file_error(error.value(), "disk store: cannot set the damaged index aside");
+  return make_folder(index);
+}
+
+Result<void> DiskDirectory::look_through() {
+  std::error_code error;
+  std::filesystem::directory_iterator at(path_, error);
   for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (is_temp_name(name)) {
@@ -61,7 +73,7 @@ Result<void> DiskDirectory::look_through(const std::string& path) {
     } else if (name == "index") {
       const bool empty = std::filesystem::is_empty(at->path(), error);
       holds_blocks_ = holds_blocks_ || !empty;
-    } else if (name != "format" && name != "lock") {
+    } else if (name != "format" && name != "lock" && "/" + name != kDamagedIndex) {
       ++foreign_files_;
     }
     if (error) break;

@@ -1,5 +1,6 @@
 // DiskDirectory: the folder of a disk store: made private to the user, locked for one service, and
-// cleaned of temp files that a crash left.
+// cleaned of temp files that a crash left. A damaged index is kept beside the new one, the last one
+// only.
 // Owner: the disk store, which keeps it as long as it lives. Threads: none. Cost: one listing.
 #pragma once
 
@@ -16,6 +17,10 @@ class DiskDirectory {
   // fails: busy (another service has it), exhausted (no space), unavailable.
   [[nodiscard]] static Result<DiskDirectory> open(const std::string& path);
 
+  // Makes room for a new index: what is there becomes index.damaged, instead of an older one.
+  // fails: exhausted, unavailable.
+  [[nodiscard]] Result<void> set_index_aside();
+
   [[nodiscard]] std::uint64_t temp_files_removed() const { return temp_files_removed_; }
   // Files that are none of ours; they are left alone.
   [[nodiscard]] std::uint64_t foreign_files() const { return foreign_files_; }
@@ -24,8 +29,9 @@ class DiskDirectory {
 
  private:
   DiskDirectory() = default;
-  [[nodiscard]] Result<void> look_through(const std::string& path);
+  [[nodiscard]] Result<void> look_through();
 
+  std::string path_;
   FileDescriptor lock_;
   std::uint64_t temp_files_removed_ = 0;
   std::uint64_t foreign_files_ = 0;

@@ -30,7 +30,7 @@ std::string next_key(std::string key) {
 struct AtomicCounters {
   std::atomic<std::uint64_t> written_blocks = 0, read_blocks = 0, erased_blocks = 0;
   std::atomic<std::uint64_t> corrupt_blocks = 0, failed_writes = 0, failed_reads = 0;
-  std::atomic<std::uint64_t> damaged_entries = 0, out_of_budget_entries = 0;
+  std::atomic<std::uint64_t> damaged_entries = 0, out_of_budget_entries = 0, damaged_indexes = 0;
 };
 
 // The format of an existing directory, checked against `layout`, or that of a new one, written.
@@ -54,14 +54,12 @@ Result<DiskFormat> settle_format(const DiskStore::Options& options, const KvLayo
 }  // namespace
 
 struct DiskStore::State {
-  State(DiskDirectory held, KvLayout held_layout, Io used, std::string_view reason, SlotIo io,
-        std::unique_ptr<DiskIndex> opened)
+  State(DiskDirectory held, KvLayout held_layout, Io used, std::string_view reason, SlotIo io)
       : directory(std::move(held)),
         layout(std::move(held_layout)),
         io_used(used),
         plain_reason(reason),
         slots(std::move(io)),
-        index(std::move(opened)),
         tables(layout.groups.size()) {}
 
   DiskDirectory directory;
@@ -87,6 +85,8 @@ struct DiskStore::State {
                .is(identity.key, identity.depth, identity.generation);
   }
 
+  Result<void> open_index(const std::string& path, rocksdb::Env* environment);
+  Result<void> start_anew();
   Result<void> load_index();
   bool admit_entry(const BlobIdentity& identity, std::vector<std::string>& erased);
   void free_slot(GroupId group, SlotId slot);
@@ -128,18 +128,38 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, const
                 .queue_depth = queue_depth,
                 .direct = chosen.direct},
                std::move(chosen.io));
-  KV_TRY(std::unique_ptr<DiskIndex> index,
-         DiskIndex::open(options.directory + "/index", seams.index_environment));
   auto state = std::make_unique<State>(std::move(directory), layout,
                                        chosen.direct ? Io::io_uring_direct : Io::plain,
-                                       chosen.plain_reason, std::move(slots), std::move(index));
-  KV_TRY_VOID(state->load_index());
+                                       chosen.plain_reason, std::move(slots));
+  const std::string index = options.directory + "/index";
+  Result<void> opened = state->open_index(index, seams.index_environment);
+  if (!opened && opened.error().code == ErrorCode::corrupt) {
+    KV_TRY_VOID(state->start_anew());
+    opened = state->open_index(index, seams.index_environment);
+  }
+  KV_TRY_VOID(opened);
   KV_TRY_VOID(state->slots.trim());
   return std::unique_ptr<DiskStore>(new DiskStore(std::move(state)));
 }
 
 DiskStore::DiskStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
 DiskStore::~DiskStore() = default;
+
+Result<void> DiskStore::State::open_index(const std::string& path, rocksdb::Env* environment) {
+  KV_TRY(index, DiskIndex::open(path, environment));
+  return load_index();
+}
+
+// Damage in the index costs the blocks that it named, not the tier: their slots are free again.
+Result<void> DiskStore::State::start_anew() {
+  index.reset();
+  KV_TRY_VOID(directory.set_index_aside());
+  for (SlotTable& table : tables) table = SlotTable();
+  counters.damaged_entries = 0;
+  counters.out_of_budget_entries = 0;
+  ++counters.damaged_indexes;
+  return {};
+}
 
 // Learns which block each slot holds. Entries that are damaged, name a slot of another entry or one
 // beyond the budget leave the index now, so that scan_next() needs to look at each entry only once.
@@ -363,7 +383,8 @@ DiskStore::Counters DiskStore::counters() const {
           .damaged_entries = counters.damaged_entries,
           .temp_files_removed = state_->directory.temp_files_removed(),
           .foreign_files = state_->directory.foreign_files(),
-          .out_of_budget_entries = counters.out_of_budget_entries};
+          .out_of_budget_entries = counters.out_of_budget_entries,
+          .damaged_indexes = counters.damaged_indexes};
 }
 
 }  // namespace kv

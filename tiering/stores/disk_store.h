@@ -5,7 +5,8 @@
 //
 // Directory: format (layout and store version, written by temp file, flush, rename), lock (flock:
 // one service a directory), slab.<group>.<n>, index/. Foreign files are left alone; temp files of
-// an earlier run (format.*.tmp) are removed and counted. Modes 0700 and 0600.
+// an earlier run (format.*.tmp) are removed and counted. Modes 0700 and 0600. An index that is
+// damaged at open becomes index.damaged (the last one only), and a new one starts empty.
 //
 // A write verifies the payload's checksum, and first removes an index entry that still names the
 // slot. A read that finds wrong bytes removes the entry at once. scan_next() gives the entries of
@@ -45,6 +46,7 @@ class DiskStore final : public BlobStore {
     std::uint64_t damaged_entries = 0, temp_files_removed = 0;
     std::uint64_t foreign_files = 0;          // left alone
     std::uint64_t out_of_budget_entries = 0;  // dropped at open: the budget became smaller
+    std::uint64_t damaged_indexes = 0;        // set aside at open: what it named is gone
   };
 
   // What a directory holds, without opening it: its layout, or nothing when it is new. fails:
@@ -52,7 +54,8 @@ class DiskStore final : public BlobStore {
   [[nodiscard]] static Result<std::optional<KvLayout>> peek(const std::string& directory);
 
   // Opens the directory, or makes it for `layout`. fails: busy (another service has it), mismatch
-  // (it holds another layout; the field), corrupt, unavailable, exhausted (no space).
+  // (it holds another layout; the field), corrupt (the format file), unavailable, exhausted (no
+  // space).
   [[nodiscard]] static Result<std::unique_ptr<DiskStore>> open(const Options& options,
                                                                const KvLayout& layout);
   // The same with faults put in, for tests.
