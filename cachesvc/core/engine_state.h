@@ -407,7 +407,7 @@ struct Engine::State {
   std::uint64_t move_serial_ = 0;
   SaveQueue save_to_host_;
   SaveQueue save_to_disk_;
-  bool disk_refuses_ = false;   // the last save to disk that ended failed
+  bool disk_refuses_ = false;  // the last save to disk that ended failed
   DiskRoom disk_room_ = DiskRoom::enough;
   TimePoint disk_full_at_{};    // when it became none
   std::vector<BlockId> retry_;  // of the save that ends: blocks to be saved again, parents first

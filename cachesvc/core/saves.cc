@@ -86,8 +86,7 @@ bool Engine::State::build_save(Move& move) {
     // One namespace a move, since the move names it once.
     if (!move.blocks.empty() && tree.root(move.blocks.front()) != tree.root(wanted)) return true;
     SaveSlot result = SaveSlot::taken;
-    while (result == SaveSlot::taken && !chain_.empty() &&
-           move.blocks.size() < blocks_max) {
+    while (result == SaveSlot::taken && !chain_.empty() && move.blocks.size() < blocks_max) {
       result = add_save(move, chain_.back());
       if (result == SaveSlot::taken) chain_.pop_back();
     }

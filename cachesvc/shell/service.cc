@@ -30,19 +30,16 @@ DiskStore::Io to_io(std::string_view word) {
   return DiskStore::Io::automatic;
 }
 
-// `log` outlives the worker that calls it.
-DiskWorker::Opener disk_opener(const Config& config, const Logger& log) {
-  return [config, &log](const KvLayout& layout) -> Result<std::unique_ptr<BlobStore>> {
+// Calls `on_opened` on the worker's thread.
+DiskWorker::Opener disk_opener(const Config& config,
+                               std::function<void(const DiskStore&)> on_opened) {
+  return [config, report = std::move(on_opened)](
+             const KvLayout& layout) -> Result<std::unique_ptr<BlobStore>> {
     KV_TRY(std::unique_ptr<DiskStore> store, DiskStore::open({.directory = config.dir + "/disk",
                                                               .bytes = config.disk_bytes,
                                                               .io = to_io(config.disk_io)},
                                                              layout));
-    if (store->counters().damaged_indexes > 0) {
-      log.write(LogLevel::warn, "disk_index_damaged",
-                {{"kept", config.dir + "/disk/index.damaged"},
-                 {"effect", "the disk tier starts empty; the file is for a closer look, and the "
-                            "next damaged one takes its place"}});
-    }
+    report(*store);
     return std::unique_ptr<BlobStore>(std::move(store));
   };
 }
@@ -83,7 +80,11 @@ struct Service::State {
         memory(std::move(made)),
         completions(std::move(queue)),
         copies(given.config.transfer_workers, memory, *completions),
-        disk(given.opener ? given.opener : disk_opener(given.config, log), memory, *completions),
+        disk(given.opener
+                 ? given.opener
+                 : disk_opener(given.config,
+                               [this](const DiskStore& store) { report_opened_disk(store); }),
+             memory, *completions),
         own_client(first_client()),
         clients(given.config.client_capacity, given.config.clients_per_user,
                 ClientId(own_client.value + 1)) {}
@@ -93,6 +94,7 @@ struct Service::State {
   [[nodiscard]] Result<AttachServer::Ticket> enter(AttachServer::Peer peer);
   void leave(ClientId id);
   [[nodiscard]] Result<AttachServer::Memory> share(ClientId client, codec::AttachKind kind);
+  void report_opened_disk(const DiskStore& store);
   void asked_to_end();
   void begin_end();
   void log_end(Ended how) const;
@@ -177,7 +179,7 @@ void Service::State::start_engine() {
   const Config& config = options.config;
   std::optional<KvLayout> on_disk;
   bool disk_is_usable = config.disk_bytes > 0;
-  if (disk_is_usable && !options.opener) {
+  if (disk_is_usable) {
     auto found = DiskStore::peek(config.dir + "/disk");
     disk_is_usable = found.has_value();
     if (found) {
@@ -264,6 +266,20 @@ Result<AttachServer::Memory> Service::State::share(ClientId client, codec::Attac
   return AttachServer::Memory{.descriptor = FileDescriptor(descriptor),
                               .bytes = arena->bytes().size(),
                               .writable = is_device};
+}
+
+// On the disk worker's thread.
+void Service::State::report_opened_disk(const DiskStore& store) {
+  const bool is_direct = store.io() == DiskStore::Io::io_uring_direct;
+  log.write(LogLevel::info, "disk_opened",
+            {{"io", is_direct ? "io_uring" : "plain"}, {"reason", store.plain_reason()}});
+  if (store.counters().damaged_indexes == 0) return;
+  loop.post([this] {
+    ++counters.damaged_indexes;
+    log.write(LogLevel::warn, "disk_index_damaged",
+              {{"kept_as", options.config.dir + "/disk/index.damaged"},
+               {"effect", "the disk tier starts empty"}});
+  });
 }
 
 void Service::State::asked_to_end() {

@@ -52,6 +52,14 @@ Result<DiskDirectory> DiskDirectory::open(const std::string& path) {
   return directory;
 }
 
+bool DiskDirectory::is_gone() const {
+  struct stat held{};
+  struct stat named{};
+  return ::fstat(lock_.get(), &held) == 0 &&
+         (::stat((path_ + "/lock").c_str(), &named) != 0 || held.st_ino != named.st_ino ||
+          held.st_dev != named.st_dev);
+}
+
 Result<void> DiskDirectory::set_index_aside() {
   const std::string index = path_ + "/index";
   std::error_code error;

@@ -21,6 +21,9 @@ class DiskDirectory {
   // fails: exhausted, unavailable.
   [[nodiscard]] Result<void> set_index_aside();
 
+  // The directory was removed, or another took its place: what is written goes nowhere.
+  [[nodiscard]] bool is_gone() const;
+
   [[nodiscard]] std::uint64_t temp_files_removed() const { return temp_files_removed_; }
   // Files that are none of ours; they are left alone.
   [[nodiscard]] std::uint64_t foreign_files() const { return foreign_files_; }

@@ -299,6 +299,7 @@ void DiskStore::write(std::span<const BlobWrite> blobs, std::span<ErrorCode> out
       outcomes[i] = ErrorCode::exhausted;
     }
   }
+  if (state_->directory.is_gone()) std::ranges::fill(outcomes, ErrorCode::unavailable);
   state_->fail_if_erases_wait(outcomes);
   state_->slots.write(blobs, outcomes);
   state_->record_written(blobs, outcomes);
@@ -345,6 +346,9 @@ void DiskStore::erase(std::span<const BlobErase> blobs) {
 }
 
 Result<void> DiskStore::sync() {
+  if (state_->directory.is_gone()) {
+    return Error{ErrorCode::unavailable, "disk store: the directory was removed", "directory"};
+  }
   KV_TRY_VOID(state_->apply_erases());
   KV_TRY_VOID(state_->slots.flush());
   return state_->index->flush();

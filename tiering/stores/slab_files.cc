@@ -4,11 +4,13 @@
 #include <charconv>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "allocator/base/check.h"
@@ -19,17 +21,34 @@ namespace kv {
 namespace {
 
 constexpr std::uint64_t kGrowthBytes = std::uint64_t{64} << 20U;
+// Left to the index: its log and the table that it becomes, on a small disk an eighth.
+constexpr std::uint64_t kIndexBytesMax = std::uint64_t{64} << 20U;
+
+// What slabs may still take of the disk; everything, where the system does not tell.
+std::uint64_t room_for_slabs(int descriptor) {
+  struct statvfs status{};
+  if (::fstatvfs(descriptor, &status) != 0 || status.f_blocks == 0) {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+  const std::uint64_t unit = status.f_frsize;
+  const std::uint64_t index = std::min<std::uint64_t>(kIndexBytesMax, status.f_blocks / 8 * unit);
+  const std::uint64_t available = status.f_bavail * unit;
+  return available > index ? available - index : 0;
+}
 
 }  // namespace
 
 SlabFiles::SlabFiles(Options options, FileIo& io) : options_(std::move(options)), io_(&io) {
+  // A block has a slot in every group.
+  const std::uint64_t block_bytes =
+      std::accumulate(options_.slot_bytes.begin(), options_.slot_bytes.end(), std::uint64_t{0});
   for (const std::uint64_t slot_bytes : options_.slot_bytes) {
     KV_CHECK(slot_bytes > 0);
     constexpr std::uint64_t kSlotsMax = std::numeric_limits<std::uint32_t>::max() - 1;
     Group group;
     group.slot_bytes = slot_bytes;
     group.slot_count =
-        static_cast<std::uint32_t>(std::min(options_.budget_bytes / slot_bytes, kSlotsMax));
+        static_cast<std::uint32_t>(std::min(options_.budget_bytes / block_bytes, kSlotsMax));
     group.slots_per_file = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(options_.slab_bytes / slot_bytes, 1, kSlotsMax));
     group.files.resize((std::size_t{group.slot_count} + group.slots_per_file - 1) /
@@ -90,18 +109,26 @@ Result<SlabFiles::Place> SlabFiles::place_to_write(GroupId group_id, SlotId slot
   const std::uint64_t offset = slot.value % group.slots_per_file * group.slot_bytes;
   const std::uint64_t end = offset + group.slot_bytes;
   if (end > file->bytes) {
-    const std::uint64_t bytes_max = file_bytes_max(group, slot.value / group.slots_per_file);
-    std::uint64_t wanted = std::min(std::max(end, file->bytes + kGrowthBytes), bytes_max);
-    int error = io_->reserve(file->descriptor.get(), wanted);
-    if (error == ENOSPC && wanted > end) {  // the last room: this slot only
-      wanted = end;
-      error = io_->reserve(file->descriptor.get(), wanted);
-    }
-    if (error != 0) return file_error(error, "slab file: cannot reserve room");
-    file->bytes = wanted;
+    KV_TRY_VOID(grow(*file, end, file_bytes_max(group, slot.value / group.slots_per_file)));
   }
   file->written = true;
   return Place{.descriptor = file->descriptor.get(), .offset = offset};
+}
+
+Result<void> SlabFiles::grow(File& file, std::uint64_t end, std::uint64_t bytes_max) {
+  const int descriptor = file.descriptor.get();
+  const std::uint64_t room = room_for_slabs(descriptor);
+  if (room < end - file.bytes) return file_error(ENOSPC, "slab file: no room left");
+  std::uint64_t wanted = std::min(std::max(end, file.bytes + kGrowthBytes), bytes_max);
+  if (room < wanted - file.bytes) wanted = end;  // the last room: this slot only
+  int error = io_->reserve(descriptor, wanted);
+  if (error == ENOSPC && wanted > end) {
+    wanted = end;
+    error = io_->reserve(descriptor, wanted);
+  }
+  if (error != 0) return file_error(error, "slab file: cannot reserve room");
+  file.bytes = wanted;
+  return {};
 }
 
 Result<void> SlabFiles::flush() {
@@ -109,6 +136,11 @@ Result<void> SlabFiles::flush() {
   if (flush_failed_) return Error{ErrorCode::unavailable, kFailed, {}};
   for (Group& group : groups_) {
     for (File& file : group.files) {
+      struct stat status{};
+      if (file.descriptor.is_open() && ::fstat(file.descriptor.get(), &status) == 0 &&
+          status.st_nlink == 0) {
+        return Error{ErrorCode::unavailable, "slab file: it was removed; start again", {}};
+      }
       if (!file.written) continue;
       if (io_->flush(file.descriptor.get()) != 0) {
         flush_failed_ = true;

@@ -20,7 +20,7 @@ class SlabFiles {
     std::string directory;
     bool direct = false;                    // O_DIRECT
     std::uint64_t slab_bytes = 0;           // a file's size at most
-    std::uint64_t budget_bytes = 0;         // of each group
+    std::uint64_t budget_bytes = 0;         // of all groups together
     std::vector<std::uint64_t> slot_bytes;  // of each group
   };
   struct Place {
@@ -36,11 +36,13 @@ class SlabFiles {
   // requires (both): slot < slot_count(group).
   // fails: not_found (no such file), unavailable.
   [[nodiscard]] Result<Place> place_to_read(GroupId group, SlotId slot);
-  // Makes the file and reserves room. fails: exhausted (no space), unavailable.
+  // Makes the file and reserves room; some of the disk is left to the index, without which nothing
+  // can be kept. fails: exhausted (no space), unavailable.
   [[nodiscard]] Result<Place> place_to_write(GroupId group, SlotId slot);
 
   // Flushes what was written since the last flush. Once a flush has failed the kernel may have
-  // dropped the bytes, so it fails for ever after. fails: unavailable.
+  // dropped the bytes, so it fails for ever after. A file that was removed is no durable one
+  // either. fails: unavailable.
   [[nodiscard]] Result<void> flush();
 
   // Gives back the space beyond the budget, left by an earlier run with a larger one.
@@ -60,6 +62,7 @@ class SlabFiles {
   };
   [[nodiscard]] std::string path(std::size_t group, std::size_t file) const;
   [[nodiscard]] Result<File*> opened(GroupId group, SlotId slot, bool create);
+  [[nodiscard]] Result<void> grow(File& file, std::uint64_t end, std::uint64_t bytes_max);
   [[nodiscard]] std::uint64_t file_bytes_max(const Group& group, std::size_t file) const;
   [[nodiscard]] Result<void> trim_file(std::size_t group, std::size_t file);
 

@@ -347,7 +347,7 @@ TEST(LoadsInWaves, LongLoadsAreCutToTransfersWithinTheCredits) {
   EXPECT_EQ(driver.tier(Tier::device).cached, 99U);
 }
 
-// DEAD-17 of the scenarios: a host full of other blocks makes room for what is read from disk.
+// SCENARIOS DEAD-17: a host full of other blocks makes room for what is read from disk.
 TEST(LoadsInWaves, DiskBlocksThatDoNotFitTheHostTogetherComeInWaves) {
   // One host slot of these is kept for loads.
   EngineDriver driver(options_with_slots(16, 3, 16));

@@ -253,5 +253,53 @@ TEST_F(Recovery, DiskCopyWithOtherBytesGoesWhenTheBlockIsComputedAnew) {
   EXPECT_EQ(driver_.lookup(client, numbered_tokens(1, 9)).hit_tokens, 8U);
 }
 
+// SCENARIOS REC-01
+TEST_F(Recovery, WhatWasOnTheDiskIsHitAndNotWrittenAgain) {
+  const auto index = index_of({numbered_tokens(1, 24)});
+  ASSERT_EQ(index.size(), 6U);
+  recover(driver_, index);
+  const ClientId client = driver_.attach_with_pool();
+  EXPECT_EQ(driver_.lookup(client, numbered_tokens(1, 25)).hit_tokens, 24U);
+  driver_.cache_prompt(client, numbered_tokens(1, 24));  // loads what it can, computes the rest
+  // And once more from the first token on: stored anew with equal bytes.
+  const NamespaceFields fields;
+  const std::vector<Token> prompt = numbered_tokens(1, 24);
+  Open open{.header = {}, .sequence = kFirst, .first = true, .fields = &fields, .tokens = prompt};
+  open.skip_read = true;
+  EXPECT_EQ(driver_.call(client, open).error.code, ErrorCode::ok);
+  driver_.call(client, Admit{.header = {}, .sequence = kFirst});
+  driver_.step(client, StepScript().publish(kFirst, 24).free(kFirst));
+  EXPECT_EQ(std::get<FlushReply>(driver_.call(client, Flush{}).body).durable_blocks, 6U);
+  EXPECT_EQ(driver_.status().counters.saved_blocks[2], 0U) << "rewrites";
+  EXPECT_TRUE(driver_.transfers().erases().empty());
+}
+
+// SCENARIOS REC-02
+TEST(RecoveryIntoATightDisk, UseIsCountedFromTheStartAndTheCapHolds) {
+  const auto index =
+      index_of({numbered_tokens(1, 8), numbered_tokens(100, 8), numbered_tokens(200, 8)});
+  ASSERT_EQ(index.size(), 6U);
+  auto small = index;  // in the slots of a disk of 8
+  for (std::uint32_t i = 0; i < small.size(); ++i) ASSERT_LT(small[i].entry.slot.value, 8U);
+  EngineDriver driver(options_with_slots(16, 16, 8));
+  recover(driver, small);
+  EXPECT_EQ(driver.tier(Tier::disk).cached, 6U);
+  EXPECT_EQ(driver.tier(Tier::disk).free, 2U);
+  const ClientId client = driver.attach_with_pool();
+  driver.cache_prompt(client, numbered_tokens(300, 8));
+  driver.cache_prompt(client, numbered_tokens(400, 8));
+  EXPECT_EQ(driver.tier(Tier::disk).cached, 8U);
+  EXPECT_EQ(driver.status().counters.evicted_blocks[2], 2U);
+  EXPECT_EQ(driver.transfers().erases().size(), 2U);
+  // The new ones are there, and four of the six.
+  EXPECT_EQ(driver.lookup(client, numbered_tokens(300, 9)).hit_tokens, 8U);
+  EXPECT_EQ(driver.lookup(client, numbered_tokens(400, 9)).hit_tokens, 8U);
+  std::uint64_t left = 0;
+  for (const Token first : {1U, 100U, 200U}) {
+    left += driver.lookup(client, numbered_tokens(first, 9)).hit_tokens_by_tier[2];
+  }
+  EXPECT_EQ(left, 16U);
+}
+
 }  // namespace
 }  // namespace kv::core

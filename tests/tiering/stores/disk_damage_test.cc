@@ -15,8 +15,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/tiering/stores/lean_environment.h"
 #include "tests/tiering/stores/store_support.h"
 #include "tiering/stores/disk_store.h"
+#include "tiering/stores/disk_store_seams.h"
 #include "tiering/stores/file_descriptor.h"
 
 namespace kv {
@@ -25,10 +27,19 @@ namespace {
 constexpr std::uint32_t kBlocks = 24;
 constexpr std::uint64_t kTrailerBytes = 64;
 
-enum class Place : std::uint8_t { payload, trailer, format, table, log, manifest, current, options };
-constexpr std::array<std::string_view, 8> kPlaceNames = {
-    "payload", "slot trailer", "format", "index table", "index log",
-    "MANIFEST", "CURRENT",     "OPTIONS"};
+enum class Place : std::uint8_t {
+  payload,
+  trailer,
+  format,
+  table,
+  log,
+  manifest,
+  current,
+  options
+};
+constexpr std::array<std::string_view, 8> kPlaceNames = {"payload",     "slot trailer", "format",
+                                                         "index table", "index log",    "MANIFEST",
+                                                         "CURRENT",     "OPTIONS"};
 
 // Where the bytes of a place lie: its file, and for slabs which part of each slot.
 std::string file_of(const std::string& directory, Place place) {
@@ -55,7 +66,7 @@ struct Damage {
   unsigned bit = 0;
 };
 
-void apply(const Damage& damage, const std::string& path) {
+void harm(const Damage& damage, const std::string& path) {
   if (damage.cut) {
     std::filesystem::resize_file(path, damage.offset);
     return;
@@ -113,9 +124,11 @@ class DiskDamage : public testing::Test {
   Outcome serve_after(const Damage& damage) {
     std::filesystem::remove_all(damaged_);
     std::filesystem::copy(store_, damaged_, std::filesystem::copy_options::recursive);
-    apply(damage, file_of(damaged_, damage.place));
+    harm(damage, file_of(damaged_, damage.place));
     Outcome outcome;
-    Result<std::unique_ptr<DiskStore>> store = DiskStore::open(options(damaged_), layout_);
+    Result<std::unique_ptr<DiskStore>> store =
+        DiskStore::open(options(damaged_), layout_,
+                        DiskStoreSeams{.wrap_io = {}, .index_environment = environment_.get()});
     if (!store) {
       outcome.refused = true;
       return outcome;
@@ -138,8 +151,8 @@ class DiskDamage : public testing::Test {
   // Damage to slots costs exactly the blocks that it touches.
   void expect_exact(const Damage& damage, const Outcome& outcome) {
     for (std::uint32_t slot = 0; slot < kBlocks; ++slot) {
-      const bool touched = damage.cut ? (slot + 1) * kPage > damage.offset
-                                      : damage.offset / kPage == slot;
+      const bool touched =
+          damage.cut ? (slot + 1) * kPage > damage.offset : damage.offset / kPage == slot;
       ASSERT_EQ(outcome.right[slot], !touched) << "slot " << slot;
     }
   }
@@ -162,10 +175,12 @@ class DiskDamage : public testing::Test {
     std::cout << "[  REPORT  ] " << kPlaceNames[static_cast<std::size_t>(place)] << ": "
               << split.damages << " damages: " << split.harmless << " harmless, "
               << split.some_missed << " cost some blocks, " << split.all_missed << " all, "
-              << split.set_aside << " a new index, " << split.refused << " refused; blocks: "
-              << split.blocks_right << " right, " << split.blocks_missed << " missed, 0 wrong\n";
+              << split.set_aside << " a new index, " << split.refused
+              << " refused; blocks: " << split.blocks_right << " right, " << split.blocks_missed
+              << " missed, 0 wrong\n";
   }
 
+  std::unique_ptr<rocksdb::Env> environment_ = make_lean_environment();
   TempDirectory directory_{true};
   std::string store_ = directory_ / "store";
   std::string damaged_ = directory_ / "damaged";
