@@ -198,7 +198,9 @@ TEST_F(DiskPlace, WithADamagedIndexStartsEmptyWithOneWarning) {
   const auto flushed = admin->flush(in(seconds(30)));
   ASSERT_TRUE(flushed);
   EXPECT_EQ(flushed->durable_blocks, 4U) << "the tier works";
-  expect_line(stop_and_read_log(0), "disk_index_damaged", {"level=warning", "index.damaged"});
+  const std::string log = stop_and_read_log(0);
+  expect_line(log, "disk_index_damaged", {"level=warning", "index.damaged"});
+  expect_line(log, "disk_opened", {"io="});
 }
 
 TEST_F(DiskPlace, ThatIsSmallerThanItsBudgetIsUsedToTheFull) {

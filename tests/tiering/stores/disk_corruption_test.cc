@@ -101,7 +101,7 @@ TEST(DiskCorruption, ASlabFileThatIsGoneIsAMissOnceAndForgotten) {
   EXPECT_EQ(read_block(*store, blocks[1]), ErrorCode::ok);
 }
 
-// SCENARIOS REC-05 (two records swapped)
+// SCENARIOS REC-05: two records swapped
 TEST(DiskCorruption, TwoSlotsThatWereSwappedAreBothMisses) {
   const TempDirectory directory;
   const KvLayout layout = padded_layout();

@@ -119,7 +119,7 @@ void check(const std::string& directory, Promises& promises) {
   }
 }
 
-// SCENARIOS REC-05 (killed at random points)
+// SCENARIOS REC-05: killed at random points
 TEST(DiskCrash, AKillLosesNothingThatWasPromisedAndInventsNothing) {
   const TempDirectory directory;
   Promises promises;

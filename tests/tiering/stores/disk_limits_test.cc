@@ -27,7 +27,7 @@ std::uint64_t bytes_on_disk(const std::string& directory) {
   return bytes;
 }
 
-// SCENARIOS LEAK-26 (entries with two parts)
+// SCENARIOS LEAK-26: entries with two parts
 TEST(DiskLimits, TheBudgetIsThatOfAllLayerGroupsTogether) {
   const TempDirectory directory;
   KvLayout layout = page_layout();

@@ -36,7 +36,7 @@ TEST(DiskStore, RefusesADirectoryOfAnotherLayoutAndNamesTheField) {
   EXPECT_TRUE(DiskStore::open(options_of(directory / "store"), layout_of(2, 4, 8, 8)).has_value());
 }
 
-// SCENARIOS LEAK-26 (two instances on one directory)
+// SCENARIOS LEAK-26: two instances on one directory
 TEST(DiskStore, IsOpenOnceAtATime) {
   const TempDirectory directory;
   std::unique_ptr<DiskStore> first = open_store(options_of(directory / "store"), page_layout());
@@ -110,7 +110,7 @@ TEST(DiskStore, WithoutABudgetIsInvalid) {
   EXPECT_EQ(store.error().code, ErrorCode::invalid);
 }
 
-// SCENARIOS DEAD-10 (the path in use is known; the service logs it)
+// SCENARIOS DEAD-10: the path in use is known; the service logs it
 TEST(DiskStore, SaysWhyItDoesNotUseIoUring) {
   const TempDirectory directory;
   DiskStore::Options options = options_of(directory / "store");
