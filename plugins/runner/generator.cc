@@ -1,6 +1,7 @@
 #include "plugins/runner/generator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -197,6 +198,11 @@ void Generator::take_logits(std::size_t row, Sequence& sequence) {
   const KeepLogits keep = sequence.request.keep_logits;
   if (keep == KeepLogits::all || (keep == KeepLogits::first && first)) {
     sequence.result.logits.insert(sequence.result.logits.end(), logits.begin(), logits.end());
+  }
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+    sequence.result.error = {ErrorCode::corrupt, "the model gives no numbers", "weights"};
+    sequence.ended = true;
+    return;
   }
   const Token token = argmax(logits);
   if (token == kBeginOfText || token == kEndOfText) {

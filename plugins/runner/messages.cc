@@ -142,6 +142,10 @@ std::string generate_message(const GenerateCommand& command, const Error& error,
   if (error.code == ErrorCode::invalid && error.field == "block_tokens") {
     return block + std::string(error.reason) + "; give a power of two up to 1024";
   }
+  if (error.code == ErrorCode::corrupt && error.field == "weights") {
+    return "--model " + command.model_folder + ": " + std::string(error.reason) +
+           ", its weights are damaged; get the file anew";
+  }
   std::string text = service_of(command) + ": " + describe(error);
   switch (error.code) {
     case ErrorCode::exhausted:

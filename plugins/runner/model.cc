@@ -192,6 +192,9 @@ Result<Model> Model::load(const std::filesystem::path& file) {
                    static_cast<std::streamsize>(weights.size()))) {
     return Error{ErrorCode::corrupt, "model file: ended while it was read", {}};
   }
+  if (!std::ranges::all_of(model.floats(), [](float weight) { return std::isfinite(weight); })) {
+    return Error{ErrorCode::corrupt, "model file: a weight is no number", {}};
+  }
   model.digest_ = hex(sha256(whole));
   return model;
 }

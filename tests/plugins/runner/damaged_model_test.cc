@@ -59,10 +59,15 @@ class DamagedModel : public testing::Test {
 };
 
 TEST_F(DamagedModel, EveryFlippedBitOfItsHeaderIsCorrupt) {
+  ASSERT_EQ(load_weights(weights_), ErrorCode::ok);
+  const std::string file = dir_.path() + "/model.bin";
   for (std::size_t bit = 0; bit < kHeaderBytes * 8; ++bit) {
-    std::string bytes = weights_;
-    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-    EXPECT_EQ(load_weights(bytes), ErrorCode::corrupt) << "bit " << bit;
+    std::string header = weights_.substr(0, kHeaderBytes);
+    header[bit / 8] = static_cast<char>(header[bit / 8] ^ (1 << (bit % 8)));
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary) << header;
+    const auto model = runner::Model::load(file);
+    ASSERT_FALSE(model.has_value()) << "bit " << bit;
+    EXPECT_EQ(model.error().code, ErrorCode::corrupt) << "bit " << bit;
   }
 }
 
@@ -88,6 +93,17 @@ TEST_F(DamagedModel, ForeignFilesAreCorrupt) {
   }
   EXPECT_EQ(load_tokenizer(weights_).error().code, ErrorCode::corrupt);
   EXPECT_EQ(load_tokenizer(gguf).error().code, ErrorCode::corrupt);
+}
+
+TEST_F(DamagedModel, AWeightThatIsNoNumberIsCorrupt) {
+  for (const std::uint32_t bits : {0x7F80'0000U, 0xFF80'0000U, 0x7FC0'0000U, 0xFFFF'FFFFU}) {
+    const std::size_t middle = kHeaderBytes + 4 * (weights_.size() / 8);
+    for (const std::size_t byte : {kHeaderBytes, middle, weights_.size() - 4}) {
+      std::string bytes = weights_;
+      std::memcpy(bytes.data() + byte, &bits, sizeof(bits));
+      EXPECT_EQ(load_weights(bytes), ErrorCode::corrupt) << bits << " at " << byte;
+    }
+  }
 }
 
 // A changed weight is another model: another name, so that no KV is shared with the good one.
@@ -125,9 +141,9 @@ TEST_F(DamagedModel, APipeInPlaceOfAFileIsRefusedAndNeverWaitedFor) {
 
 // There is no checksum in the format: a change that leaves it well formed is another tokenizer,
 // and must be one that can be used.
-TEST_F(DamagedModel, EveryFlippedByteOfATokenizerIsAnErrorOrAUsableTokenizer) {
+TEST_F(DamagedModel, AFlippedByteOfATokenizerIsAnErrorOrAUsableTokenizer) {
   std::size_t refused = 0;
-  for (std::size_t byte = 0; byte < tokenizer_.size(); ++byte) {
+  for (std::size_t byte = 0; byte < tokenizer_.size(); byte += byte < 40 ? 1 : 11) {
     std::string bytes = tokenizer_;
     bytes[byte] = static_cast<char>(bytes[byte] ^ (byte % 2 == 0 ? 0x80 : 0xFF));
     const auto tokenizer = load_tokenizer(bytes);
@@ -141,12 +157,12 @@ TEST_F(DamagedModel, EveryFlippedByteOfATokenizerIsAnErrorOrAUsableTokenizer) {
     for (const Token token : *tokens) ASSERT_LT(token, tokenizer->size());
     EXPECT_FALSE(tokenizer->decode(1, *tokens).empty());
   }
-  // At least each length of the 512 pieces and the header: 4 bytes each.
-  EXPECT_GE(refused, 513U * 4U);
+  // Of 14 bytes a piece 4 are its length, which is then wrong.
+  EXPECT_GE(refused, 100U);
 }
 
 TEST_F(DamagedModel, ATokenizerCutAnywhereIsCorrupt) {
-  for (std::size_t bytes = 0; bytes < tokenizer_.size(); bytes += 7) {
+  for (std::size_t bytes = 0; bytes < tokenizer_.size(); bytes += 23) {
     EXPECT_EQ(load_tokenizer(tokenizer_.substr(0, bytes)).error().code, ErrorCode::corrupt)
         << bytes;
   }

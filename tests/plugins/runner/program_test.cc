@@ -247,6 +247,28 @@ TEST_F(RunnerProgramWithAService, AnotherModelIsRefusedWithTheFieldThatDiffers) 
       << result.err;
 }
 
+TEST_F(RunnerProgramWithAService, AModelWhoseNumbersOverflowIsSaidToBeDamaged) {
+  start("1MiB");
+  const std::string folder = dir_.path() + "/large";
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file(std::string(kModel) + "/tok512.bin", folder + "/tok.bin");
+  std::filesystem::copy_file(std::string(kModel) + "/stories260K.bin", folder + "/model.bin");
+  {
+    std::fstream file(folder + "/model.bin", std::ios::in | std::ios::out | std::ios::binary);
+    // wq, wk and wv of all layers, behind the header, the embedding and the first norm.
+    file.seekp(28 + 4 * (512 * 64 + 5 * 64));
+    const std::vector<float> large(5 * (64 * 64 + 2 * 64 * 32), 1e38F);
+    file.write(reinterpret_cast<const char*>(large.data()),
+               static_cast<std::streamsize>(large.size() * sizeof(float)));
+  }
+  const ProgramResult result = run({"generate", "--model", folder, "--prompt-tokens", "1,403,407",
+                                    "--max-tokens", "4", "--dir", dir_.path()});
+  expect_failure(result, 1,
+                 "--model " + folder +
+                     ": the model gives no numbers, its weights are damaged; get "
+                     "the file anew\n");
+}
+
 TEST_F(RunnerProgramWithAService, ABlockLargerThanTheDeviceTierIsSaidSo) {
   start("128KiB");
   expect_failure(generate_here({"--block-tokens", "1024"}), 1,
