@@ -51,7 +51,10 @@ PrefixCache::PrefixCache(const Options& options)
   orders_.reserve(kTiers);
   for (std::uint32_t t = 0; t < kTiers; ++t) {
     const bool on = options.slot_count[t] > 0;
-    orders_.emplace_back(on ? block_capacity(options) : 0);
+    orders_.emplace_back(PolicyOptions{.kind = options.policies[t],
+                                       .block_capacity = on ? block_capacity(options) : 0,
+                                       .slot_count = options.slot_count[t],
+                                       .recompute_cost = options.recompute_cost});
     if (!on) continue;
     tier_order_[t] = tier_count_;
     tiers_[tier_count_++] = static_cast<Tier>(t);
@@ -132,7 +135,7 @@ void PrefixCache::remove_while_empty(BlockId block) {
 
 std::uint32_t PrefixCache::hole_count() const { return hole_count_; }
 
-void PrefixCache::touch(BlockId deepest) {
+void PrefixCache::touch(BlockId deepest, Use use) {
   KV_CHECK(tree_.contains(deepest));
   ++use_;
   std::uint32_t last = deepest.value;
@@ -141,12 +144,9 @@ void PrefixCache::touch(BlockId deepest) {
     const std::uint32_t depth = tree_.depth(BlockId(first));
     for (std::uint32_t id = first; id <= last; ++id) records_.set_last_use(BlockId(id), use_);
     for (const Tier tier : tiers()) {
-      LruPolicy& order = orders_[tier_index(tier)];
+      EvictionOrder& order = orders_[tier_index(tier)];
       for (std::uint32_t id = first; id <= last; ++id) {
-        if (!order.contains(BlockId(id))) continue;
-        const LruPolicy::Turn turn = order.turn(BlockId(id));
-        order.remove(BlockId(id));
-        order.insert(BlockId(id), use_, depth + (id - first), turn);
+        order.touch(BlockId(id), use_, depth + (id - first), use == Use::by_another_request);
       }
     }
     node = tree_.parent_node(node);
@@ -172,6 +172,11 @@ void PrefixCache::release_slot(Tier tier, GroupId group, SlotId slot) {
 void PrefixCache::add_copy(BlockId block, GroupId group, Tier tier, SlotId slot) {
   KV_CHECK(tree_.contains(block) && records_.slot(block, group, tier).is_none());
   const bool was_hole = is_hole(block);
+  EvictionOrder& order = orders_[tier_index(tier)];
+  if (order.is_told_of_copies() && !has_slot(block, tier)) {
+    order.insert(block,
+                 {key_hash(records_.key(block)), records_.last_use(block), tree_.depth(block)});
+  }
   pool(tier, group).set_cached(slot);
   records_.set_slot(block, group, tier, slot);
   if (was_hole) --hole_count_;
@@ -183,12 +188,15 @@ void PrefixCache::add_copy(BlockId block, GroupId group, Tier tier, SlotId slot)
 void PrefixCache::drop_copy(BlockId block, GroupId group, Tier tier) {
   const SlotId slot = records_.slot(block, group, tier);
   KV_CHECK(!slot.is_none());
+  EvictionOrder& order = orders_[tier_index(tier)];
+  const bool evicted = order.is_told_of_copies() && order.is_evictable(block);
   records_.set_slot(block, group, tier, SlotId::none());
   pool(tier, group).release(slot);
   if (is_hole(block)) ++hole_count_;
   if (is_covered(block)) --covered_counts_[copy_index(group, tier)];
   count_at_parent(block, group, tier, false);
   refresh_after_copy(block, tier);
+  if (order.is_told_of_copies() && !has_slot(block, tier)) order.remove(block, evicted);
   remove_while_empty(block);
 }
 
@@ -230,15 +238,15 @@ std::uint32_t PrefixCache::covered_count(Tier tier, GroupId group) const {
 }
 
 void PrefixCache::refresh(BlockId block, Tier tier) {
-  LruPolicy& order = orders_[tier_index(tier)];
+  EvictionOrder& order = orders_[tier_index(tier)];
   const bool may_go = has_slot(block, tier) && !is_covered(block) && !child_has_slot(block, tier);
-  const LruPolicy::Turn turn =
-      may_go && !has_lower_copy(block, tier) ? LruPolicy::Turn::late : LruPolicy::Turn::early;
-  if (order.contains(block)) {
+  const EvictionTurn turn =
+      may_go && !has_lower_copy(block, tier) ? EvictionTurn::late : EvictionTurn::early;
+  if (order.is_evictable(block)) {
     if (may_go && order.turn(block) == turn) return;
-    order.remove(block);
+    order.set_not_evictable(block);
   }
-  if (may_go) order.insert(block, records_.last_use(block), tree_.depth(block), turn);
+  if (may_go) order.set_evictable(block, records_.last_use(block), tree_.depth(block), turn);
 }
 
 // A copy in a tier decides of the block there and in the tiers above (is it saved?), and of its
@@ -263,13 +271,13 @@ void PrefixCache::set_covered(BlockId first, std::uint32_t count, bool covered) 
       std::uint32_t& counted = covered_counts_[copy_index(GroupId(g), tier)];
       counted = covered ? counted + copies : counted - copies;
     }
-    LruPolicy& order = orders_[tier_index(tier)];
+    EvictionOrder& order = orders_[tier_index(tier)];
     for (std::uint32_t i = 0; i < count; ++i) {
       const BlockId block(first.value + i);
       if (!covered) {
         refresh(block, tier);
-      } else if (order.contains(block)) {
-        order.remove(block);
+      } else if (order.is_evictable(block)) {
+        order.set_not_evictable(block);
       }
     }
   }
@@ -344,7 +352,7 @@ std::uint64_t PrefixCache::metadata_bytes() const {
       tree_.bytes() + records_.bytes() + key_index_.bytes() +
       fact_chunks_.size() * (std::uint64_t{stride_} << kChunkBits) * sizeof(std::uint32_t);
   for (const BlockPool& pool : pools_) bytes += pool.bytes();
-  for (const LruPolicy& order : orders_) bytes += order.bytes();
+  for (const EvictionOrder& order : orders_) bytes += order.bytes();
   return bytes;
 }
 

@@ -8,7 +8,7 @@
 // copy in any tier. Evictable in (t, g): a block with a copy, not covered, none of whose children
 // has a copy in (t, g), and no transfer reads or writes that copy (transfers pin the block they
 // read or fill). Eviction order of a tier: blocks with a copy in a lower tier first, then the
-// unsaved; each least recently used first (LruPolicy).
+// unsaved; each by the policy of the tier (tiering/policies).
 //
 // Owner: the Engine. Threads: none. No allocation after construction, but in `path` arguments that
 // grow. Cost: match O(tokens); insert, add_copy, drop_copy, victim O(1) or O(log n); pin and unpin
@@ -29,7 +29,7 @@
 #include "allocator/flat_map.h"
 #include "allocator/kv_layout.h"
 #include "allocator/prefix_tree.h"
-#include "tiering/policies/lru.h"
+#include "tiering/policies/eviction_order.h"
 
 namespace kv::core {
 
@@ -42,6 +42,8 @@ class PrefixCache {
     std::uint32_t root_capacity = 64;
     std::uint32_t hole_capacity = 1024;  // blocks without a copy that may be kept
     std::uint64_t hash_seed = 0;
+    std::array<PolicyKind, BlockRecords::kSlotTiers> policies{};  // lru
+    RecomputeCost recompute_cost;                                 // of one block: for gdsf
   };
   // requires: validate(layout) passed.
   explicit PrefixCache(const Options& options);
@@ -101,8 +103,10 @@ class PrefixCache {
       BlockId block);  // requires: pinned. Removes the block when it has no copy and no child.
   [[nodiscard]] bool is_covered(BlockId block) const;
 
-  // The path from the root to `deepest` was used: its blocks become the most recently used.
-  void touch(BlockId deepest);
+  // The path from the root to `deepest` was used: its blocks become the most recently used. A
+  // request that uses blocks again that it used before (it publishes more, or ends) counts once.
+  enum class Use : std::uint8_t { by_another_request, by_the_same_request };
+  void touch(BlockId deepest, Use use = Use::by_another_request);
 
   [[nodiscard]] const PrefixTree& tree() const { return tree_; }
   [[nodiscard]] BlockRecords& records() { return records_; }
@@ -170,9 +174,9 @@ class PrefixCache {
   std::uint32_t stride_;
   PrefixTree tree_;
   BlockRecords records_;
-  FlatMap key_index_;              // first 8 bytes of the key -> block
-  std::vector<BlockPool> pools_;   // by copy_index
-  std::vector<LruPolicy> orders_;  // by tier; blocks with a copy below have the early turn
+  FlatMap key_index_;                  // first 8 bytes of the key -> block
+  std::vector<BlockPool> pools_;       // by copy_index
+  std::vector<EvictionOrder> orders_;  // by tier; blocks with a copy below have the early turn
   std::vector<std::uint32_t> covered_counts_;  // by copy_index
   std::vector<std::unique_ptr<std::uint32_t[]>> fact_chunks_;
   mutable std::vector<PrefixTree::Run> runs_;  // of the last match, kept for its memory

@@ -51,7 +51,9 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
     ++sequence.published_blocks;
     work_ += 2;
   }
-  if (sequence.published_blocks > before) cache().touch(sequence.deepest);
+  if (sequence.published_blocks > before) {
+    cache().touch(sequence.deepest, PrefixCache::Use::by_the_same_request);
+  }
   return finished;
 }
 

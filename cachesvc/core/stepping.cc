@@ -228,7 +228,9 @@ void Engine::State::free_sequence(ClientState& client, StepJob& job, std::uint32
     refuse(client, sequence.admit_request,
            {ErrorCode::not_found, "the sequence was freed before its admission", "sequence"});
   }
-  if (admitted && !sequence.deepest.is_none()) cache().touch(sequence.deepest);
+  if (admitted && !sequence.deepest.is_none()) {
+    cache().touch(sequence.deepest, PrefixCache::Use::by_the_same_request);
+  }
   if (!admitted || client.completed_step >= job.step_seq) {
     begin_ending(index, SequencePhase::ending);
     return;

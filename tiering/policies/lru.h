@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "allocator/base/ids.h"
+#include "tiering/policies/eviction_policy.h"
 
 namespace kv {
 
 class LruPolicy {
  public:
-  enum class Turn : std::uint8_t { early, late };
+  using Turn = EvictionTurn;
 
   explicit LruPolicy(std::uint32_t block_capacity);
 
