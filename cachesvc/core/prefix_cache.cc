@@ -275,7 +275,8 @@ void PrefixCache::set_covered(BlockId first, std::uint32_t count, bool covered) 
     for (std::uint32_t i = 0; i < count; ++i) {
       const BlockId block(first.value + i);
       if (!covered) {
-        refresh(block, tier);
+        // Most blocks of a path have a child with a copy, and so may not go now either.
+        if (i + 1 == count || !has_slot(BlockId(block.value + 1), tier)) refresh(block, tier);
       } else if (order.is_evictable(block)) {
         order.set_not_evictable(block);
       }

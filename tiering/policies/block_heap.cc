@@ -5,6 +5,14 @@
 #include "allocator/base/check.h"
 
 namespace kv {
+namespace {
+
+// As LruPolicy has them.
+constexpr std::uint32_t kDepthBits = 20;
+constexpr std::uint32_t kDepthMax = (1U << kDepthBits) - 1;
+constexpr std::uint32_t kUseBits = 43;
+
+}  // namespace
 
 BlockHeap::BlockHeap(std::uint32_t block_capacity)
     : keys_(block_capacity), places_(block_capacity, kAbsent) {
@@ -12,10 +20,12 @@ BlockHeap::BlockHeap(std::uint32_t block_capacity)
   heap_.reserve(block_capacity);
 }
 
-void BlockHeap::push(BlockId block, EvictionTurn turn, std::uint64_t value, std::uint32_t depth) {
-  KV_CHECK(!contains(block) && value <= kValueMax);
+void BlockHeap::push(BlockId block, EvictionTurn turn, std::uint64_t value, std::uint64_t last_use,
+                     std::uint32_t depth) {
+  KV_CHECK(!contains(block) && value <= kValueMax && last_use >> kUseBits == 0);
   const std::uint64_t turn_bit = turn == EvictionTurn::late ? kValueMax + 1 : 0;
-  keys_[block.value] = Key{turn_bit | value, depth};
+  keys_[block.value] =
+      Key{turn_bit | value, (last_use << kDepthBits) | (kDepthMax - std::min(depth, kDepthMax))};
   heap_.push_back(block.value);
   places_[block.value] = size() - 1;
   sift_up(size() - 1);
@@ -54,7 +64,7 @@ bool BlockHeap::goes_before(std::uint32_t a, std::uint32_t b) const {
   const Key& one = keys_[a];
   const Key& other = keys_[b];
   if (one.word != other.word) return one.word < other.word;
-  return one.depth != other.depth ? one.depth > other.depth : a < b;
+  return one.tie != other.tie ? one.tie < other.tie : a < b;
 }
 
 void BlockHeap::place(std::uint32_t position, std::uint32_t block) {

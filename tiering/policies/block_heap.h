@@ -1,7 +1,7 @@
-// BlockHeap: block ids ordered by turn, then by a number, then deeper first, then by id; with
-// look-up by id. What policies with a priority keep their evictable blocks in. Owner: a policy.
-// Threads: none. Memory is sized at construction: 24 bytes a block. Cost: push, remove O(log n);
-// front O(1).
+// BlockHeap: block ids ordered by turn, then by a number, then least recently used, then
+// deeper first, then by id; with look-up by id. What policies with a priority keep their evictable
+// blocks in. Owner: a policy. Threads: none. Memory is sized at construction: 24 bytes a block.
+// Cost: push, remove O(log n); front O(1).
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ class BlockHeap {
 
   explicit BlockHeap(std::uint32_t block_capacity);
 
-  // requires: not contained; value <= kValueMax.
-  void push(BlockId block, EvictionTurn turn, std::uint64_t value, std::uint32_t depth);
+  // requires: not contained; value <= kValueMax; last_use < 2^43.
+  void push(BlockId block, EvictionTurn turn, std::uint64_t value, std::uint64_t last_use,
+            std::uint32_t depth);
   void remove(BlockId block);  // requires: contained
   // Subtracts from the value of every block that is in the heap, down to 0 at least.
   void subtract(std::uint64_t amount);
@@ -34,7 +35,7 @@ class BlockHeap {
  private:
   struct Key {
     std::uint64_t word = 0;  // the turn in the highest bit, then the value
-    std::uint32_t depth = 0;
+    std::uint64_t tie = 0;   // last use and depth in one number
   };
   static constexpr std::uint32_t kAbsent = 0xFFFFFFFFU;
 

@@ -59,7 +59,8 @@ class EvictionOrder {
     return other_ != nullptr ? other_->evictable(block).has_value() : lru_.contains(block);
   }
   [[nodiscard]] EvictionTurn turn(BlockId block) const {  // requires: is_evictable
-    return other_ != nullptr ? *other_->evictable(block) : lru_.turn(block);
+    if (other_ == nullptr) return lru_.turn(block);
+    return other_->evictable(block).value_or(EvictionTurn::late);
   }
   [[nodiscard]] BlockId victim() const {
     return other_ != nullptr ? other_->victim() : lru_.victim();

@@ -28,33 +28,40 @@ void GdsfPolicy::insert(BlockId block, const BlockUse& use) {
   KV_CHECK(!contains(block));
   Record& record = records_[block.value];
   record.uses = 1;
+  record.last_use = use.last_use;
   record.depth = use.depth;
   set_priority(record);
 }
 
-void GdsfPolicy::touch(BlockId block, std::uint64_t /*last_use*/, bool counted) {
+void GdsfPolicy::touch(BlockId block, std::uint64_t last_use, bool counted) {
   KV_CHECK(contains(block));
-  if (!counted) return;
   Record& record = records_[block.value];
-  record.uses = std::min(record.uses + 1, kUsesMax);
-  set_priority(record);
+  record.last_use = last_use;
+  if (counted) {
+    record.uses = std::min(record.uses + 1, kUsesMax);
+    set_priority(record);
+  }
   if (const auto turn = evictable(block)) {
     heap_.remove(block);
-    heap_.push(block, *turn, record.priority, record.depth);
+    push(block, *turn);
   }
 }
 
 void GdsfPolicy::set_evictable(BlockId block, std::optional<EvictionTurn> turn) {
   KV_CHECK(contains(block));
   if (heap_.contains(block)) heap_.remove(block);
+  if (turn) push(block, *turn);
+}
+
+void GdsfPolicy::push(BlockId block, EvictionTurn turn) {
   const Record& record = records_[block.value];
-  if (turn) heap_.push(block, *turn, record.priority, record.depth);
+  heap_.push(block, turn, record.priority, record.last_use, record.depth);
 }
 
 void GdsfPolicy::remove(BlockId block, bool evicted) {
   KV_CHECK(contains(block));
   if (heap_.contains(block)) heap_.remove(block);
-  if (evicted) age_ = records_[block.value].priority;
+  if (evicted) age_ = std::max(age_, records_[block.value].priority);
   records_[block.value] = Record{};
   if (age_ > kAgeMax) start_over();
 }

@@ -1,9 +1,9 @@
 // GdsfPolicy: greedy dual, by size and frequency; recompute cost aware. The block with the smallest
-// H = L + uses * cost goes; L is the H of the last block that went, so that what is not used any
+// H = L + uses * cost goes; L is the largest H of a block that went, so that what is not used any
 // more ages. cost is that of computing the block again: deep blocks cost more, because attention
 // reads what lies in front. All blocks of a tier have one size. Uses count while the block is in
-// the tier. Ties: deeper first, then by id.
-// Owner: EvictionOrder. Threads: none. Memory: 44 bytes a block. Cost: O(log n) for each call that
+// the tier. Ties: least recently used, then deeper first, then by id.
+// Owner: EvictionOrder. Threads: none. Memory: 48 bytes a block. Cost: O(log n) for each call that
 // concerns an evictable block, else O(1); once O(n) when L passes 2^61, which with costs of 2^20 is
 // 10^12 evictions away.
 #pragma once
@@ -35,10 +35,12 @@ class GdsfPolicy : public EvictionPolicy {
  private:
   struct Record {
     std::uint64_t priority = 0;  // H
-    std::uint32_t uses = 0;      // 0: not in the tier
+    std::uint64_t last_use = 0;
+    std::uint32_t uses = 0;  // 0: not in the tier
     std::uint32_t depth = 0;
   };
   void set_priority(Record& record);
+  void push(BlockId block, EvictionTurn turn);
   void start_over();
 
   RecomputeCost cost_;

@@ -1,5 +1,5 @@
 // LfuDaPolicy: least frequently used, with dynamic aging: GDSF in which every block costs the same.
-// H = L + uses; the smallest goes; L is the H of the last that went. Plain LFU keeps for ever what
+// H = L + uses; the smallest goes; L is the largest H of what went. Plain LFU keeps for ever what
 // was used often once; L lets it go.
 // Owner: EvictionOrder. Threads: none. Memory and cost: as GdsfPolicy.
 #pragma once

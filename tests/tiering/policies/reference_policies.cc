@@ -32,20 +32,22 @@ class GreedyDual final : public ReferencePolicy {
     blocks_[id].use = use;
     set_priority(blocks_[id]);
   }
-  void touch(std::uint32_t id, std::uint64_t, bool counted) override {
+  void touch(std::uint32_t id, std::uint64_t last_use, bool counted) override {
+    blocks_.at(id).use.last_use = last_use;
     if (!counted) return;
     ++blocks_.at(id).uses;
     set_priority(blocks_.at(id));
   }
   void remove(std::uint32_t id, bool evicted) override {
-    if (evicted) age_ = blocks_.at(id).priority;
+    if (evicted) age_ = std::max(age_, blocks_.at(id).priority);
     blocks_.erase(id);
   }
   [[nodiscard]] std::optional<std::uint32_t> victim() const override {
     return smallest(
         blocks_, [](const ReferenceBlock&) { return true; },
         [](std::uint32_t id, const ReferenceBlock& block) {
-          return std::tuple(*block.evictable, block.priority, deeper_first(block), id);
+          return std::tuple(block.evictable.value_or(EvictionTurn::late), block.priority,
+                            block.use.last_use, deeper_first(block), id);
         });
   }
 
@@ -66,7 +68,8 @@ std::optional<std::uint32_t> from_two_lists(const Blocks& blocks, bool second_fi
       const auto found = smallest(
           blocks,
           [&](const ReferenceBlock& block) {
-            return *block.evictable == turn && block.in_second == second;
+            return block.evictable.value_or(EvictionTurn::late) == turn &&
+                   block.in_second == second;
           },
           key);
       if (found) return found;
@@ -178,9 +181,9 @@ class S3Fifo final : public ReferencePolicy {
  private:
   static std::tuple<EvictionTurn, std::uint64_t, std::int64_t, std::uint32_t> key(
       std::uint32_t id, const ReferenceBlock& block) {
-    return {*block.evictable, block.entered, deeper_first(block), id};
+    return {block.evictable.value_or(EvictionTurn::late), block.entered, deeper_first(block), id};
   }
-  std::optional<std::uint32_t> end_of(bool second) const {
+  [[nodiscard]] std::optional<std::uint32_t> end_of(bool second) const {
     return smallest(
         blocks_, [&](const ReferenceBlock& block) { return block.in_second == second; }, key);
   }

@@ -25,6 +25,11 @@ struct ReferenceBlock {
 
 class ReferencePolicy {
  public:
+  ReferencePolicy() = default;
+  ReferencePolicy(const ReferencePolicy&) = delete;
+  ReferencePolicy& operator=(const ReferencePolicy&) = delete;
+  ReferencePolicy(ReferencePolicy&&) = delete;
+  ReferencePolicy& operator=(ReferencePolicy&&) = delete;
   virtual ~ReferencePolicy() = default;
   virtual void insert(std::uint32_t block, const BlockUse& use) = 0;
   virtual void touch(std::uint32_t block, std::uint64_t last_use, bool counted) = 0;

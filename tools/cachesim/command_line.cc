@@ -1,0 +1,180 @@
+#include "tools/cachesim/command_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cachesim/cache_model.h"
+#include "tools/cachesim/exit_code.h"
+
+namespace kv::cachesim {
+namespace {
+
+constexpr const char* kFormatsHelp =
+    R"(Formats (by the file's beginning, or --format; plain, gz, xz or zst):
+  mooncake       a request a line with hash_ids, a block 512 tokens unless it says otherwise
+  weka           sessions as lines, ids as [first, count]
+  weka-sessions  an archive of sessions, one JSON file each
+  azure          CSV of arrivals and sizes: for info only
+  ragpulse       0_trace with the files of token lengths beside it
+
+)";
+
+constexpr const char* kExitCodes =
+    "\nExit codes: 0 ok, 1 the trace cannot be read or used, 2 usage.";
+
+constexpr const char* kExamples = R"(Examples:
+  cachesim info trace.jsonl.gz
+  cachesim hits trace.jsonl.gz --policy lru --capacity-blocks 1% 5% 10%
+  cachesim hits trace.jsonl.gz --policy lru arc min_bypass --capacity-blocks 16384 --json
+  cachesim hits weka_requests.jsonl.gz --sessions 100 --policy lru --capacity-blocks 5616
+)";
+
+std::string help_of_hits() {
+  std::string text = "Policies of the service, through its own prefix cache:\n";
+  const auto line = [](const PolicyEntry& policy) {
+    std::string row = "  " + std::string(policy.name);
+    row.resize(std::max<std::size_t>(row.size(), 22), ' ');
+    return row + " " + std::string(policy.what) + "\n";
+  };
+  for (const PolicyEntry& policy : known_policies()) {
+    if (policy.production) text += line(policy);
+  }
+  text += "\nFor comparison only:\n";
+  for (const PolicyEntry& policy : known_policies()) {
+    if (!policy.production) text += line(policy);
+  }
+  return text + "\n" + kFormatsHelp + kExamples + kExitCodes;
+}
+
+std::string check_policy(const std::string& name) {
+  const auto same = [&](const PolicyEntry& policy) { return policy.name == name; };
+  if (std::ranges::any_of(known_policies(), same)) return {};
+  std::string known;
+  for (const PolicyEntry& policy : known_policies()) {
+    known += (known.empty() ? "" : ", ") + std::string(policy.name);
+  }
+  return "no policy '" + name + "' (policies: " + known + ")";
+}
+
+std::string check_capacity(const std::string& text) {
+  if (parse_capacity(text)) return {};
+  return "'" + text + "' is no capacity: write blocks (5616) or a share of the unique ones (5%)";
+}
+
+void add_reading(CLI::App& command, CommandLine& line) {
+  command.add_option("FILE", line.file, "the trace")->required()->check(CLI::ExistingFile);
+  command.add_option("--format", line.reading.format, "the trace's format, if it is not seen")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kFormats), std::end(kFormats))));
+  command.add_flag("--strict", line.reading.strict, "stop at the first broken line");
+  command.add_flag("--json", line.json, "print JSON");
+  command
+      .add_option("--block-tokens", line.reading.block_tokens,
+                  "mooncake: tokens of a block, whatever the trace says")
+      ->check(CLI::Range(1U, 1U << 20U));
+  command.add_option("--sessions", line.reading.sessions, "weka: only so many first sessions")
+      ->check(CLI::Range(1U, 1U << 30U));
+  command
+      .add_option_function<double>(
+          "--stagger-s",
+          [&line](const double& seconds) {
+            line.reading.stagger_ms = static_cast<std::uint64_t>(std::llround(seconds * 1000));
+          },
+          "weka: seconds from one session's start to the next (default: 60)")
+      ->check(CLI::Range(0.0, 1e6));
+}
+
+void add_commands(CLI::App& app, CommandLine& line) {
+  app.require_subcommand(1);
+  auto* info = app.add_subcommand("info", "what a trace holds, and what any cache could hit of it");
+  info->footer(
+      std::string(kFormatsHelp) +
+      "Examples:\n  cachesim info trace.jsonl.gz\n  cachesim info trace.jsonl.gz --json\n" +
+      kExitCodes);
+  add_reading(*info, line);
+  info->callback([&line] { line.command = Command::info; });
+
+  auto* hits = app.add_subcommand("hits", "hits of policies at capacities, one row each");
+  hits->footer(help_of_hits());
+  add_reading(*hits, line);
+  hits->add_option("--policy", line.policies, "which ones (default: lru)")->check(check_policy);
+  hits->add_option_function<std::vector<std::string>>(
+          "--capacity-blocks",
+          [&line](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              if (const auto capacity = parse_capacity(text)) line.capacities.push_back(*capacity);
+            }
+          },
+          "blocks, or a share of the unique ones: 5616, 5%")
+      ->required()
+      ->check(check_capacity);
+  hits->add_flag("--time", line.time, "with the seconds of CPU time that each row took");
+  hits->callback([&line] {
+    line.command = Command::hits;
+    if (line.policies.empty()) line.policies = {"lru"};
+  });
+}
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::uint32_t Capacity::of(std::uint32_t unique_blocks) const {
+  if (blocks > 0) return blocks;
+  return std::max(1U, static_cast<std::uint32_t>(std::floor(share * unique_blocks)));
+}
+
+std::optional<Capacity> parse_capacity(const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const char* begin = text.data();
+  const char* end = begin + text.size() - (percent ? 1 : 0);
+  Capacity capacity;
+  if (percent) {
+    double value = 0;
+    const auto [stop, problem] = std::from_chars(begin, end, value, std::chars_format::fixed);
+    if (problem != std::errc() || stop != end || !(value > 0) || value > 100) return std::nullopt;
+    capacity.share = value / 100;
+    return capacity;
+  }
+  const auto [stop, problem] = std::from_chars(begin, end, capacity.blocks);
+  constexpr std::uint32_t kCapacityMax = 1U << 30U;
+  if (problem != std::errc() || stop != end || capacity.blocks == 0 ||
+      capacity.blocks > kCapacityMax) {
+    return std::nullopt;
+  }
+  return capacity;
+}
+
+std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  try {
+    CLI::App app{"The cache of the service on real traces: what would it hit?", "cachesim"};
+    app.footer(std::string(kExamples) + kExitCodes);
+    add_commands(app, line);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& success) {
+      std::ostringstream out;
+      app.exit(success, out, out);
+      return Ending{kExitOk, out.str()};
+    } catch (const CLI::RequiredError&) {
+      const auto unknown = app.remaining();
+      if (unknown.empty() || !app.get_subcommands().empty()) throw;
+      throw CLI::ExtrasError({unknown.front() + " (commands: info, hits)"});
+    }
+  } catch (const CLI::Error& error) {
+    return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachesim --help"};
+  }
+  return line;
+}
+
+}  // namespace kv::cachesim
