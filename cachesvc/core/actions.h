@@ -29,8 +29,9 @@ struct Account {
 
 // ---------------------------------------------------------------- replies
 struct HelloReply {
-  std::uint32_t lease_ms = 0;  // a request or heartbeat at least this often
-  std::uint32_t credits = 0;   // requests without a reply at one time; more get `busy`
+  std::uint32_t lease_ms = 0;       // a request or heartbeat at least this often
+  std::uint32_t credits = 0;        // requests without a reply at one time; more get `busy`
+  std::uint32_t message_bytes = 0;  // of a request; a longer one is `too_large`
 };
 struct AttachPoolReply {
   // For each layer group: where its slots lie in the device pool memory.
@@ -105,6 +106,9 @@ struct Counters {
   // Saves that found no room on the disk, and blocks that were saved again for it: a retry that
   // fails as well is counted in both, and in failed_blocks.
   std::uint64_t no_space_blocks = 0, retried_blocks = 0;
+  // Refused requests by the limit that they met.
+  std::uint64_t busy_requests = 0, too_large_requests = 0;
+  std::uint64_t refused_sequences = 0, refused_prompt_tokens = 0, refused_namespaces = 0;
   friend bool operator==(const Counters&, const Counters&) = default;
 };
 struct StatusReply {

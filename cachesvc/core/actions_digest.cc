@@ -78,7 +78,9 @@ void add(Mixer& mixer, const Account& account) {
   mixer.all(account.prompt_tokens, account.hit_tokens, account.computed_tokens,
             account.generated_tokens);
 }
-void add(Mixer& mixer, const HelloReply& reply) { mixer.all(reply.lease_ms, reply.credits); }
+void add(Mixer& mixer, const HelloReply& reply) {
+  mixer.all(reply.lease_ms, reply.credits, reply.message_bytes);
+}
 void add(Mixer& mixer, const AttachPoolReply::Group& group) {
   mixer.all(group.offset, group.slot_bytes, group.slot_count);
 }

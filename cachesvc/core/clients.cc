@@ -49,7 +49,8 @@ void Engine::State::on(const Hello& input) {
   }
   const auto lease = std::chrono::duration_cast<std::chrono::milliseconds>(options_.lease);
   reply(*client, input.header.request,
-        HelloReply{static_cast<std::uint32_t>(lease.count()), options_.credits_per_client});
+        HelloReply{static_cast<std::uint32_t>(lease.count()), options_.credits_per_client,
+                   options_.message_bytes_max});
 }
 
 void Engine::State::on(const Heartbeat& input) {

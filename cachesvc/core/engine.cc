@@ -125,6 +125,7 @@ ClientState* Engine::State::enter(const RequestHeader& header, bool from_expired
   if (client->in_progress.size() >= options_.credits_per_client) {
     // Not remembered: the same id may be sent again when the window has room.
     ++counters_.refused_requests;
+    ++counters_.busy_requests;
     actions_->replies.push_back({header.client,
                                  header.request,
                                  {ErrorCode::busy, "too many requests without a reply", {}},
@@ -150,6 +151,8 @@ void Engine::State::refuse(ClientState& client, RequestId request, const Error& 
   ++counters_.refused_requests;
   const bool retry = error.code == ErrorCode::busy || error.code == ErrorCode::exhausted;
   if (error.code == ErrorCode::exhausted) ++counters_.exhausted;
+  if (error.code == ErrorCode::busy) ++counters_.busy_requests;
+  if (error.code == ErrorCode::too_large) ++counters_.too_large_requests;
   send(client, {client.id, request, error, retry ? kRetryAfterUs : 0, {}});
 }
 

@@ -36,6 +36,10 @@ class Engine {
     std::uint32_t device_host_transfers = 4;  // in flight, each direction
     std::uint32_t host_disk_transfers = 4;
     std::uint32_t sequence_tokens_max = 1'048'576;
+    // Prompt tokens of sequences that have not ended, admitted or not: of all, and of one client.
+    std::uint64_t prompt_tokens_max = std::uint64_t{64} << 20U;
+    std::uint64_t client_prompt_tokens_max = std::uint64_t{32} << 20U;
+    std::uint32_t message_bytes_max = 1U << 20U;  // told to clients; the shell refuses longer ones
     Duration lease = std::chrono::seconds(10);
     std::uint64_t hash_seed = 0;
     bool write_through = true;  // copy published blocks down at once, as credits allow

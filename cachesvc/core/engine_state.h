@@ -23,6 +23,9 @@ inline constexpr std::uint64_t kKeptReplySlotsMax = 262'144;
 // Host slots kept free of saves, so that a load from disk can always land: a quarter, at most this.
 inline constexpr std::uint32_t kLandingSlotsMax = 64;
 
+// What an ended sequence's slot may keep of each of its vectors: thousands may have been long once.
+inline constexpr std::size_t kKeptVectorBytesMax = 65'536;
+
 inline constexpr Error kBeingUndone{ErrorCode::busy, "the admission before is still being undone",
                                     "sequence"};
 
@@ -60,6 +63,7 @@ struct ClientState {
   std::size_t unfenced = 0;
   std::uint64_t step_seq = 0;
   std::uint64_t completed_step = 0;
+  std::uint64_t prompt_tokens = 0;  // of its sequences that have not ended
 };
 
 enum class SequencePhase : std::uint8_t {
@@ -103,6 +107,7 @@ struct SequenceState {
   bool skip_read = false;
   bool accept_rewrite = true;
   std::vector<Token> tokens;
+  std::uint64_t prompt_tokens = 0;  // as counted by the limits of them
   std::vector<SlotId> table;        // group-major
   std::vector<std::uint8_t> owned;  // by block
   std::uint32_t block_count = 0;
@@ -248,6 +253,8 @@ struct Engine::State {
   [[nodiscard]] Result<void> define_format(const KvLayout& layout);
   void on(const AttachPool& input);
   void on(const Open& input);
+  [[nodiscard]] Result<void> check_prompt(const ClientState& client, std::uint32_t index,
+                                          std::uint64_t added);
   void on(const Lookup& input);
   // The root of a namespace; an empty one that no sequence uses gives way when there are too many.
   [[nodiscard]] Result<RootId> open_root(const Digest& digest);
@@ -389,6 +396,7 @@ struct Engine::State {
   FlatMap sequence_index_;
   std::uint64_t sequence_serial_ = 0;
   std::uint32_t sequences_used_ = 0;
+  std::uint64_t prompt_tokens_ = 0;  // of all sequences that have not ended
 
   std::vector<std::uint32_t> waiting_;    // sequences in phase waiting, first come first served
   std::vector<std::uint32_t> admitting_;  // phase admitting

@@ -94,6 +94,7 @@ Result<RootId> Engine::State::open_root(const Digest& digest) {
     cache().rename_root(RootId(root), digest);
     return RootId(root);
   }
+  ++counters_.refused_namespaces;
   return Error{ErrorCode::exhausted, "too many namespaces hold blocks or sequences", "fields"};
 }
 
@@ -114,10 +115,8 @@ void Engine::State::on(const Open& input) {
     return;
   }
   std::uint32_t index = find_sequence(input.header.client, input.sequence);
-  const std::size_t before = index == kNoIndex ? 0 : sequences_[index].tokens.size();
-  if (input.tokens.size() > kTokensPerMessageMax ||
-      before + input.tokens.size() > options_.sequence_tokens_max) {
-    refuse(*client, request, {ErrorCode::too_large, "too many tokens in a sequence", "tokens"});
+  if (const auto fits = check_prompt(*client, index, input.tokens.size()); !fits) {
+    refuse(*client, request, fits.error());
     return;
   }
   if (input.first) {
@@ -130,6 +129,7 @@ void Engine::State::on(const Open& input) {
       return;
     }
     if (free_sequences_.empty()) {
+      ++counters_.refused_sequences;
       refuse(*client, request, {ErrorCode::exhausted, "too many open sequences", "sequence"});
       return;
     }
@@ -157,7 +157,31 @@ void Engine::State::on(const Open& input) {
   }
   SequenceState& sequence = sequences_[index];
   sequence.tokens.insert(sequence.tokens.end(), input.tokens.begin(), input.tokens.end());
+  sequence.prompt_tokens += input.tokens.size();
+  client->prompt_tokens += input.tokens.size();
+  prompt_tokens_ += input.tokens.size();
   reply(*client, request, std::monostate{});
+}
+
+// Tokens take memory before any slot does, and sequences that share a prefix share its slots but
+// not its tokens.
+Result<void> Engine::State::check_prompt(const ClientState& client, std::uint32_t index,
+                                         std::uint64_t added) {
+  const std::uint64_t whole = (index == kNoIndex ? 0 : sequences_[index].tokens.size()) + added;
+  if (added > kTokensPerMessageMax || whole > options_.sequence_tokens_max) {
+    return Error{ErrorCode::too_large, "too many tokens in a sequence", "tokens"};
+  }
+  const bool client_has_room = client.prompt_tokens + added <= options_.client_prompt_tokens_max;
+  if (client_has_room && prompt_tokens_ + added <= options_.prompt_tokens_max) return {};
+  ++counters_.refused_prompt_tokens;
+  if (whole > std::min(options_.client_prompt_tokens_max, options_.prompt_tokens_max)) {
+    return Error{ErrorCode::too_large, "more tokens than all prompts of a client may have",
+                 "tokens"};
+  }
+  return Error{ErrorCode::exhausted,
+               client_has_room ? "as many prompt tokens as limits.prompt_tokens"
+                               : "as many prompt tokens as client.prompt_tokens",
+               "tokens"};
 }
 
 void Engine::State::on(const Lookup& input) {

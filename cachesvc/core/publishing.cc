@@ -12,8 +12,11 @@ std::optional<Result<void>> Engine::State::request_publish(ClientState& client, 
     return Error{ErrorCode::invalid, "published tokens rise and are tokens of the sequence",
                  "value"};
   }
+  const bool has_full_block = value / block_tokens_ > sequence.publish_requested / block_tokens_;
   sequence.publish_requested = value;
   if (client.completed_step < job.step_seq) {
+    // What makes no block full need not wait: a client could repeat it without end.
+    if (!has_full_block) return Result<void>();
     client.fence.push_back({job.step_seq, FenceEntry::Kind::publish, GroupId::none(),
                             SlotId::none(), index, sequence.serial, value});
     return Result<void>();

@@ -15,6 +15,15 @@ std::uint64_t hash_of(ClientId client, SequenceId id) {
   return h ^ (h >> 33U);
 }
 
+template <class T>
+void clear_and_shrink(std::vector<T>& vector) {
+  if (vector.capacity() * sizeof(T) > kKeptVectorBytesMax) {
+    std::vector<T>().swap(vector);
+  } else {
+    vector.clear();
+  }
+}
+
 void leave(std::vector<std::uint32_t>& list, std::uint32_t index) {
   list.erase(std::remove(list.begin(), list.end(), index), list.end());
 }
@@ -139,11 +148,11 @@ void Engine::State::finish_ending(std::uint32_t index) {
   }
   const bool reopen = sequence.phase == SequencePhase::unwinding;
   const bool failed = sequence.load_failed;
-  sequence.table.clear();
-  sequence.owned.clear();
-  sequence.loads.clear();
-  sequence.landing.clear();
-  sequence.path.clear();
+  clear_and_shrink(sequence.table);
+  clear_and_shrink(sequence.owned);
+  clear_and_shrink(sequence.loads);
+  clear_and_shrink(sequence.landing);
+  clear_and_shrink(sequence.path);
   sequence.block_count = 0;
   sequence.published_blocks = 0;
   sequence.publish_requested = 0;
@@ -162,7 +171,12 @@ void Engine::State::finish_ending(std::uint32_t index) {
     return;
   }
   sequence.phase = SequencePhase::unused;
-  sequence.tokens.clear();
+  clear_and_shrink(sequence.tokens);
+  prompt_tokens_ -= sequence.prompt_tokens;
+  if (ClientState* const client = find_client(sequence.client); client != nullptr) {
+    client->prompt_tokens -= sequence.prompt_tokens;
+  }
+  sequence.prompt_tokens = 0;
   free_sequences_.push_back(index);
   --sequences_used_;
 }

@@ -39,8 +39,7 @@ bool is_of_reserve(int descriptor) {
 }
 
 int accept_any(int listener, int flags) {
-  return static_cast<int>(
-      syscall(SYS_accept4, listener, nullptr, nullptr, flags | SOCK_CLOEXEC));
+  return static_cast<int>(syscall(SYS_accept4, listener, nullptr, nullptr, flags | SOCK_CLOEXEC));
 }
 
 std::uint64_t refused_connections() { return refusals().load(std::memory_order_relaxed); }

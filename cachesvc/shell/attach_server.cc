@@ -120,6 +120,12 @@ void AttachServer::refuse_connection(const Connection& connection, std::string_v
     log_.write(LogLevel::warn, "attach_refused",
                {{"reason", reason}, {"count", counters_.refused_attach_connections}});
   }
+  // Closing with a packet unread would take the reply away from the peer.
+  const int socket = connection.socket.get();
+  (void)shutdown(socket, SHUT_RD);
+  std::byte rest{};
+  while (recv(socket, &rest, sizeof(rest), MSG_DONTWAIT) > 0) {
+  }
   codec::AttachReply reply;
   reply.error = {ErrorCode::exhausted, reason, {}};
   reply.boot = options_.boot;

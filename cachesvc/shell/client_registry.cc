@@ -8,11 +8,12 @@ Result<ClientId> ClientRegistry::add(Client client) {
   if (is_full()) {
     return Error{ErrorCode::exhausted, "as many clients as client.capacity", "client.capacity"};
   }
-  if (is_full_of(client.user)) {
+  std::size_t& count = counts_[client.user];
+  if (count >= capacity_of_user_) {
     return Error{ErrorCode::exhausted, "as many clients of this user as client.per_user",
                  "client.per_user"};
   }
-  ++counts_[client.user];
+  ++count;
   const ClientId id = next_;
   next_ = ClientId(next_.value + 1);
   clients_.emplace(id, std::move(client));
@@ -25,11 +26,6 @@ void ClientRegistry::remove(ClientId id) {
   const auto count = counts_.find(found->second.user);
   if (--count->second == 0) counts_.erase(count);
   clients_.erase(found);
-}
-
-bool ClientRegistry::is_full_of(uid_t user) const {
-  const auto count = counts_.find(user);
-  return count != counts_.end() && count->second >= capacity_of_user_;
 }
 
 ClientRegistry::Client* ClientRegistry::find(ClientId id) {
@@ -45,17 +41,6 @@ Result<ClientRegistry::Client*> ClientRegistry::authenticate(ClientId id,
     return Error{ErrorCode::denied, "not the secret of this client", "secret"};
   }
   return client;
-}
-
-ClientId ClientRegistry::in_the_way_of(uid_t user) const {
-  ClientId oldest;
-  const bool of_user = is_full_of(user);
-  if (!of_user && !is_full()) return oldest;
-  for (const auto& [id, client] : clients_) {
-    if (of_user && client.user != user) continue;
-    if (client.has_ended && id < oldest) oldest = id;  // none() is the largest
-  }
-  return oldest;
 }
 
 }  // namespace kv::shell

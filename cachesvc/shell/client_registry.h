@@ -31,7 +31,6 @@ class ClientRegistry {
     std::string identity;    // the newest that a valid request came from; empty before the first
     bool is_unread = false;  // its queue of replies is full
     RequestId bye;           // the last Bye asked for, or none()
-    bool has_ended = false;  // its Bye was answered
     FileDescriptor process_descriptor;  // readable when the process is dead
     EventLoop::Watch process_watch;     // ends before the descriptor
   };
@@ -50,14 +49,10 @@ class ClientRegistry {
   // Whose request this is: stale (unknown: attach again), denied (another secret).
   [[nodiscard]] Result<Client*> authenticate(ClientId id, const codec::Id128& secret);
 
-  // A client that said Bye and whose process lives on, which may be forgotten to make room for one
-  // of this user. none(): there is room, or no such client.
-  [[nodiscard]] ClientId in_the_way_of(uid_t user) const;
   [[nodiscard]] std::size_t size() const { return clients_.size(); }
 
  private:
   [[nodiscard]] bool is_full() const { return clients_.size() >= capacity_; }
-  [[nodiscard]] bool is_full_of(uid_t user) const;
 
   std::size_t capacity_, capacity_of_user_;
   ClientId next_;

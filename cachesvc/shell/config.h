@@ -34,6 +34,8 @@ struct Config {
   bool write_through = false;
   std::uint64_t message_bytes = 0;
   std::uint32_t sequences = 0;
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t client_prompt_tokens = 0;
 };
 
 enum class ConfigType : std::uint8_t { text, choice, bytes, duration, count, boolean };

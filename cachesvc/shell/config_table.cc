@@ -14,7 +14,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kTiB = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-constexpr std::array<ConfigKey, 15> kKeys = {{
+constexpr std::array<ConfigKey, 17> kKeys = {{
     {"service.dir",
      ConfigType::text,
      &Config::dir,
@@ -91,6 +91,14 @@ constexpr std::array<ConfigKey, 15> kKeys = {{
      {},
      1,
      65'536},
+    {"client.prompt_tokens",
+     ConfigType::count,
+     &Config::client_prompt_tokens,
+     "33554432",
+     "prompt tokens of one client's sequences that have not ended, admitted or not",
+     {},
+     65'536,
+     4'294'967'295},
     {"transfer.workers",
      ConfigType::count,
      &Config::transfer_workers,
@@ -121,6 +129,14 @@ constexpr std::array<ConfigKey, 15> kKeys = {{
      {},
      1,
      1'048'576},
+    {"limits.prompt_tokens",
+     ConfigType::count,
+     &Config::prompt_tokens,
+     "67108864",
+     "prompt tokens of all sequences that have not ended; each takes 4 bytes",
+     {},
+     65'536,
+     4'294'967'295},
 }};
 
 }  // namespace

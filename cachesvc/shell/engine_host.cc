@@ -253,7 +253,9 @@ void EngineHost::send_replies() {
     }
     told_.push_back(reply.client);
     send(*client, encoder_.encode(reply, engine_.unacknowledged(reply.client)));
-    if (reply.request == client->bye && reply.error.code == ErrorCode::ok) client->has_ended = true;
+    // The Engine knows it no more; its process may live on and attach again.
+    const bool has_ended = reply.request == client->bye && reply.error.code == ErrorCode::ok;
+    if (has_ended) parts_.clients.remove(reply.client);
   }
 }
 

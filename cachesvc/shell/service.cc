@@ -52,6 +52,9 @@ core::Engine::Options engine_options(const Config& config, bool disk_is_usable) 
   options.client_capacity =
       config.client_capacity + 1;  // and the service's own, for the last flush
   options.sequence_capacity = config.sequences;
+  options.prompt_tokens_max = config.prompt_tokens;
+  options.client_prompt_tokens_max = config.client_prompt_tokens;
+  options.message_bytes_max = static_cast<std::uint32_t>(config.message_bytes);
   options.credits_per_client = config.credits;
   options.lease = config.lease;
   options.hash_seed = random_id().a;
@@ -146,8 +149,9 @@ std::variant<std::unique_ptr<Service>, StartProblem> Service::make(const Options
 
 Result<void> Service::State::start() {
   const Config& config = options.config;
-  // A client within its credits never has more replies waiting; the rest is for notices.
-  const auto send_queue = static_cast<int>(config.credits + kNoticesSpare);
+  // A client within its credits never has more replies waiting; the rest is for notices. Twice
+  // that: ZeroMQ learns of what was read in halves of a queue.
+  const auto send_queue = static_cast<int>(2 * (config.credits + kNoticesSpare));
   // Up to the protocol's limit a message that is longer than limits.message_bytes gets an answer.
   KV_TRY(router, RouterSocket::bind({.endpoint = config.endpoint,
                                      .message_bytes_max = codec::kMessageBytesMax,
@@ -203,9 +207,6 @@ void Service::State::start_engine() {
 }
 
 Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
-  if (const ClientId ended = clients.in_the_way_of(peer.user); !ended.is_none()) {
-    leave(ended);
-  }
   const codec::Id128 secret = random_id();
   ClientRegistry::Client client;
   client.secret = secret;

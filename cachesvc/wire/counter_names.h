@@ -50,6 +50,11 @@ inline constexpr std::array kCounterNames{
     CounterName{"gone_clients", &core::Counters::gone_clients},
     CounterName{"no_space_blocks", &core::Counters::no_space_blocks},
     CounterName{"retried_blocks", &core::Counters::retried_blocks},
+    CounterName{"busy_requests", &core::Counters::busy_requests},
+    CounterName{"too_large_requests", &core::Counters::too_large_requests},
+    CounterName{"refused_sequences", &core::Counters::refused_sequences},
+    CounterName{"refused_prompt_tokens", &core::Counters::refused_prompt_tokens},
+    CounterName{"refused_namespaces", &core::Counters::refused_namespaces},
 };
 
 [[nodiscard]] constexpr std::size_t named_counter_bytes() {

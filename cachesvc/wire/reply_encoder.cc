@@ -70,7 +70,7 @@ Offset<flatbuffers::String> text(FlatBufferBuilder& builder, std::string_view fr
 
 Body encode_body(FlatBufferBuilder& builder, const core::HelloReply& from) {
   return {wire::ReplyBody::HelloReply,
-          wire::CreateHelloReply(builder, from.lease_ms, from.credits).Union()};
+          wire::CreateHelloReply(builder, from.lease_ms, from.credits, from.message_bytes).Union()};
 }
 
 Body encode_body(FlatBufferBuilder& builder, const core::AttachPoolReply& from) {

@@ -178,8 +178,10 @@ Result<AttachAnswer> AttachSocket::exchange(AttachKind kind, bool admin, Deadlin
                                             Packet& packet) {
   if (lost_ || descriptor_ < 0) return kGone;
   lost_ = true;  // until the answer is here
-  KV_TRY_VOID(send_packet(descriptor_, encode_attach_request(kind, admin), deadline));
-  KV_TRY_VOID(packet.receive(descriptor_, deadline));
+  const auto sent = send_packet(descriptor_, encode_attach_request(kind, admin), deadline);
+  // A service that refuses a connection says why before it closes it.
+  const auto received = packet.receive(descriptor_, deadline);
+  if (!received) return sent ? received.error() : sent.error();
   lost_ = false;
   return decode_attach_reply(std::span(packet.data).first(packet.bytes));
 }

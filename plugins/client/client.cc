@@ -79,7 +79,7 @@ Result<void> Client::open(SequenceId sequence, const NamespaceFields& fields,
   KV_TRY(Connection* const connection, attached());
   OpenMessage message{.sequence = sequence, .fields = &fields, .tokens = {}, .options = options};
   do {
-    const auto count = std::min<std::size_t>(tokens.size(), kTokensPerMessageMax);
+    const auto count = std::min(tokens.size(), connection_->limits().open_tokens());
     message.tokens = tokens.first(count);
     tokens = tokens.subspan(count);
     KV_TRY(const auto reply, connection->call(message, deadline));
@@ -126,7 +126,7 @@ Result<StepOutcome> Client::step(const StepRequest& request, Deadline deadline) 
   KV_TRY(Connection* const connection, attached());
   KV_TRY_VOID(numbers_.begin(request.step_seq, request.completed_step));
   StepOutcome outcome;
-  batch_.begin(request);
+  batch_.begin(request, connection_->limits());
   StepAnswer answer;
   while (batch_.next(answer.failures)) {
     const std::uint64_t number = numbers_.next();

@@ -35,6 +35,11 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, Dea
   const HelloMessage hello{
       .name = options.name, .instance = options.instance, .rank = options.rank};
   KV_TRY(const auto answer, made->ask<HelloAnswer>(hello, deadline));
+  if (answer.message_bytes != 0) {
+    made->limits_.bytes =
+        std::clamp<std::size_t>(answer.message_bytes, MessageLimits::kBytesMin, kRequestBytesMax);
+    made->encoder_.limit_bytes(made->limits_.bytes);
+  }
   KV_TRY_VOID(made->start_heartbeats(answer.lease_ms));
   return made;
 }

@@ -81,6 +81,7 @@ class Connection {
 
   [[nodiscard]] const Id128& boot() const { return boot_; }
   [[nodiscard]] ClientId client() const { return client_; }
+  [[nodiscard]] const MessageLimits& limits() const { return limits_; }
 
   static constexpr std::chrono::milliseconds kByeTime{250};
   static constexpr std::chrono::milliseconds kResendTimeMin{200};
@@ -120,6 +121,7 @@ class Connection {
   RequestEncoder encoder_;
   Id128 boot_, secret_;
   ClientId client_;
+  MessageLimits limits_;  // set once, by the hello
 
   std::mutex mutex_;  // of everything above and below, but for the stop of the heartbeats
   State state_ = State::attached;

@@ -3,6 +3,8 @@
 // hold. Threads: none. Cost: none.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -11,6 +13,8 @@
 
 #include "allocator/base/ids.h"
 #include "allocator/base/result.h"
+#include "allocator/base/token.h"
+#include "allocator/namespace.h"
 #include "plugins/client/admin.h"
 #include "plugins/client/session.h"
 
@@ -87,10 +91,29 @@ using RequestMessage = std::variant<HelloMessage, HeartbeatMessage, ByeMessage, 
                                     OpenMessage, AdmitMessage, StepMessage, LookupMessage,
                                     StatusMessage, TreeMessage, DemoteMessage, FlushMessage>;
 
+// What one message may hold, by the bytes that the service takes.
+struct MessageLimits {
+  std::size_t bytes = kRequestBytesMax;
+  // Of an Open: a namespace and the frame need some of the bytes.
+  [[nodiscard]] std::size_t open_tokens() const {
+    return std::min<std::size_t>(kTokensPerMessageMax, (bytes - kFrameBytesSpare) / sizeof(Token));
+  }
+  // Of a Step, half of whose bytes are for items.
+  [[nodiscard]] std::size_t step_items() const {
+    return std::min<std::size_t>(kStepItemsMax, bytes / 2 / sizeof(StepItem));
+  }
+  [[nodiscard]] std::size_t step_tokens() const {
+    return std::min<std::size_t>(kTokensPerMessageMax, (bytes / 2 - 1'024) / sizeof(Token));
+  }
+  static constexpr std::size_t kFrameBytesSpare = 5 * kNamespaceFieldBytesMax + 1'024;
+  static constexpr std::size_t kBytesMin = 64U << 10U;  // no service may take less
+};
+
 // ---------------------------------------------------------------- replies
 struct HelloAnswer {
   std::uint32_t lease_ms = 0;
   std::uint32_t credits = 0;
+  std::uint32_t message_bytes = 0;  // of a request; 0: not told
 };
 struct PoolAnswer {
   std::uint64_t pool_bytes = 0;

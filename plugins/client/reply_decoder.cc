@@ -205,7 +205,8 @@ Result<void> decode_body(const wire::Reply& in, ReplyBody& body) {
   if (in.body() == nullptr) return {};
   switch (in.body_type()) {
     case wire::ReplyBody::HelloReply:
-      body = HelloAnswer{in.body_as_HelloReply()->lease_ms(), in.body_as_HelloReply()->credits()};
+      body = HelloAnswer{in.body_as_HelloReply()->lease_ms(), in.body_as_HelloReply()->credits(),
+                         in.body_as_HelloReply()->message_bytes()};
       return {};
     case wire::ReplyBody::AttachPoolReply:
       return decode_into(body, in.body_as_AttachPoolReply());

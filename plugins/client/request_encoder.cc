@@ -164,12 +164,15 @@ struct LimitCheck {
 
 struct RequestEncoder::State {
   Builder builder{4'096};
+  std::size_t bytes_max = kRequestBytesMax;
 };
 
 RequestEncoder::RequestEncoder() : state_(std::make_unique<State>()) {}
 RequestEncoder::~RequestEncoder() = default;
 RequestEncoder::RequestEncoder(RequestEncoder&&) noexcept = default;
 RequestEncoder& RequestEncoder::operator=(RequestEncoder&&) noexcept = default;
+
+void RequestEncoder::limit_bytes(std::size_t bytes) { state_->bytes_max = bytes; }
 
 Result<std::span<const std::byte>> RequestEncoder::encode(const RequestHead& head,
                                                           const RequestMessage& message) {
@@ -182,8 +185,8 @@ Result<std::span<const std::byte>> RequestEncoder::encode(const RequestHead& hea
   wire::FinishRequestBuffer(
       builder, wire::CreateRequest(builder, head.client.value, &secret, head.request.value,
                                    head.notices_acknowledged, writer.type, body));
-  if (builder.GetSize() > kRequestBytesMax) {
-    return Error{ErrorCode::too_large, "a request has at most 1 MiB", "request"};
+  if (builder.GetSize() > state_->bytes_max) {
+    return Error{ErrorCode::too_large, "a request is longer than the service takes", "request"};
   }
   return std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
 }

@@ -21,6 +21,9 @@ class RequestEncoder {
   RequestEncoder(const RequestEncoder&) = delete;
   RequestEncoder& operator=(const RequestEncoder&) = delete;
 
+  // From now on no frame is longer. As long as nothing else is said: kRequestBytesMax.
+  void limit_bytes(std::size_t bytes);
+
   // The frame is valid until the next encode. fails: too_large (a field or the frame over its
   // limit).
   [[nodiscard]] Result<std::span<const std::byte>> encode(const RequestHead& head,

@@ -4,8 +4,10 @@
 
 namespace kv::client {
 
-void StepBatch::begin(const StepRequest& request) {
+void StepBatch::begin(const StepRequest& request, const MessageLimits& limits) {
   request_ = &request;
+  items_max_ = limits.step_items();
+  tokens_max_ = limits.step_tokens();
   items_.clear();
   tokens_.clear();
   acknowledged_ = appended_ = published_ = truncated_ = freed_ = 0;
@@ -53,7 +55,7 @@ void StepBatch::add_appends() {
   while (appended_ < request.append.size() && !is_full()) {
     const auto& append = request.append[appended_];
     const std::size_t left = append.tokens.size() - appended_tokens_;
-    const std::size_t count = std::min<std::size_t>(left, kTokensPerMessageMax - tokens_.size());
+    const std::size_t count = std::min<std::size_t>(left, tokens_max_ - tokens_.size());
     if (count == 0 && left > 0) return;  // the message has no room for tokens
     if (count > 0) {
       items_.push_back({append.sequence, StepOp::append, static_cast<std::uint32_t>(tokens_.size()),

@@ -14,7 +14,7 @@ namespace kv::client {
 class StepBatch {
  public:
   // Starts over.
-  void begin(const StepRequest& request);
+  void begin(const StepRequest& request, const MessageLimits& limits = {});
   // Fills items() and tokens() with the next message's; false when all was given. `failures` are
   // those of the message before: the rest of an append whose start was refused is left out, since
   // it would land at the wrong position.
@@ -24,10 +24,11 @@ class StepBatch {
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }
 
  private:
-  [[nodiscard]] bool is_full() const { return items_.size() >= kStepItemsMax; }
+  [[nodiscard]] bool is_full() const { return items_.size() >= items_max_; }
   void add_appends();
 
   const StepRequest* request_ = nullptr;
+  std::size_t items_max_ = kStepItemsMax, tokens_max_ = kTokensPerMessageMax;
   std::vector<StepItem> items_;
   std::vector<Token> tokens_;
   // How far each list of the request was given.

@@ -55,6 +55,9 @@ TEST_F(CachectlFlow, ShowsAnEmptyServiceAndOneThatServed) {
   EXPECT_EQ(status["counters"]["prompt_tokens"], 200);
   EXPECT_EQ(status["counters"]["hit_tokens"]["device"], 96);
   EXPECT_EQ(status["counters"]["computed_tokens"], 104);
+  EXPECT_EQ(status["counters"]["malformed_frames"], 0);
+  EXPECT_EQ(status["counters"]["refused_attaches"], 0);
+  EXPECT_GE(status["counters"]["attached_clients"], 2);
   EXPECT_DOUBLE_EQ(status["hit_ratio"].get<double>(), 0.48);
 }
 

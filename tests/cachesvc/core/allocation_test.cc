@@ -77,6 +77,26 @@ class DecodeLoop {
               .tokens = tokens_});
     while (actions_.continue_wanted) step(Continue{});
   }
+  // Publishes the same tokens of one sequence again and again, in a step that is never completed.
+  void publish_again() {
+    items_.assign(kStepItemsMax,
+                  {.sequence = SequenceId(0), .op = StepOp::publish, .value = kBlockTokens});
+    step(Step{.header = next_header(),
+              .step_seq = ++step_seq_,
+              .completed_step = 0,
+              .items = items_,
+              .tokens = {}});
+    while (actions_.continue_wanted) step(Continue{});
+  }
+  void complete() {
+    ++step_seq_;
+    step(Step{.header = next_header(),
+              .step_seq = step_seq_,
+              .completed_step = step_seq_,
+              .items = {},
+              .tokens = {}});
+    while (actions_.continue_wanted) step(Continue{});
+  }
   // Steps that were answered without a failure.
   [[nodiscard]] std::uint32_t good_steps() const { return good_steps_; }
   [[nodiscard]] StatusReply status() const { return engine_.status(); }
@@ -141,6 +161,19 @@ TEST(Allocation, SteadyDecodeStepThatPublishesTakesNoMemory) {
   EXPECT_EQ(loop.good_steps(), kWarmSteps + kCountedSteps);
   // 16 + 264 tokens, the newest without KV, and the last publish not completed: 278 of them.
   EXPECT_EQ(loop.status().tree_blocks, kSequences * (278 / kBlockTokens));
+}
+
+// Else a client that never completes a step could fill the memory with what waits for it.
+TEST(Allocation, ARepeatedPublishThatWaitsForItsStepTakesNoMemory) {
+  DecodeLoop loop(true);
+  for (std::uint32_t i = 0; i < kWarmSteps; ++i) loop.publish_again();
+  const std::uint64_t before = allocation_count().load();
+  for (std::uint32_t i = 0; i < kWarmSteps; ++i) loop.publish_again();
+  EXPECT_EQ(allocation_count().load() - before, 0U);
+  EXPECT_EQ(loop.good_steps(), 2 * kWarmSteps);
+  EXPECT_EQ(loop.status().tree_blocks, 0U);
+  loop.complete();
+  EXPECT_EQ(loop.status().tree_blocks, 1U);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "cachesvc/wire/shell_counters.h"
+#include "tests/cachesvc/shell/memory_store.h"
+#include "tests/cachesvc/shell/pool_client.h"
 #include "tests/cachesvc/shell/running_service.h"
 #include "tests/cachesvc/shell/temp_dir.h"
 #include "tests/cachesvc/shell/test_client.h"
@@ -129,6 +131,92 @@ TEST(Limits, AMessageOverTheProtocolsBytesEndsItsConnectionAndNoOther) {
   TestClient again(dir.path(), bad.ticket());
   again.set_request(10);
   EXPECT_EQ(again.status().code(), ErrorCode::ok);
+}
+
+TEST(Limits, SequencesOverTheirNumberAreExhausted) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.sequences = 3;
+  const RunningService service(options);
+  TestClient client(dir.path(), false);
+  ASSERT_EQ(client.attach_pool({}).code(), ErrorCode::ok);
+  for (std::uint64_t i = 1; i <= 3; ++i) ASSERT_EQ(client.open(i, {1}).code(), ErrorCode::ok);
+  EXPECT_EQ(client.open(4, {1}).code(), ErrorCode::exhausted);
+  EXPECT_EQ(client.counter("refused_sequences"), 1U);
+}
+
+TEST(Limits, PromptTokensOverThoseOfAClientOrOfAllAreExhausted) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.client_prompt_tokens = 100'000;
+  options.config.prompt_tokens = 150'000;
+  const RunningService service(options);
+  TestClient client(dir.path(), false);
+  TestClient other(dir.path(), false);
+  const std::vector<std::uint32_t> tokens(50'000, 1);
+  ASSERT_EQ(client.attach_pool({}).code(), ErrorCode::ok);
+  ASSERT_EQ(other.attach_pool({}).code(), ErrorCode::ok);
+  ASSERT_EQ(client.open(1, tokens).code(), ErrorCode::ok);
+  ASSERT_EQ(client.open(2, tokens).code(), ErrorCode::ok);
+  const auto own = client.open(3, {1});
+  EXPECT_EQ(own.code(), ErrorCode::exhausted);
+  EXPECT_EQ(own->reason()->str(), "as many prompt tokens as client.prompt_tokens");
+  ASSERT_EQ(other.open(1, tokens).code(), ErrorCode::ok);
+  const auto all = other.open(2, {1});
+  EXPECT_EQ(all.code(), ErrorCode::exhausted);
+  EXPECT_EQ(all->reason()->str(), "as many prompt tokens as limits.prompt_tokens");
+  EXPECT_EQ(client.counter("refused_prompt_tokens"), 2U);
+  ASSERT_EQ(client.bye().code(), ErrorCode::ok);
+  EXPECT_EQ(other.open(2, {1}).code(), ErrorCode::ok);
+}
+
+// The disk hangs, so that the first requests wait; everything beyond the window is busy at once.
+TEST(Limits, TenThousandRequestsOverTheCreditsAreBusy) {
+  const TempDir dir;
+  tests::Gate gate;
+  tests::StoreLog log;
+  auto options = options_in(dir.path());
+  options.config.credits = 4;
+  options.end_time_max = std::chrono::milliseconds(300);
+  options.opener = [&](const KvLayout&) -> Result<std::unique_ptr<BlobStore>> {
+    return std::unique_ptr<BlobStore>(std::make_unique<tests::MemoryStore>(gate, log));
+  };
+  struct OpenAtTheEnd {  // before the service is destroyed, which waits for the disk
+    explicit OpenAtTheEnd(tests::Gate& closed) : gate(closed) { gate.close(); }
+    ~OpenAtTheEnd() { gate.open(); }
+    OpenAtTheEnd(const OpenAtTheEnd&) = delete;
+    OpenAtTheEnd& operator=(const OpenAtTheEnd&) = delete;
+    OpenAtTheEnd(OpenAtTheEnd&&) = delete;
+    OpenAtTheEnd& operator=(OpenAtTheEnd&&) = delete;
+    tests::Gate& gate;
+  };
+  RunningService service(options);
+  const OpenAtTheEnd opens(gate);
+  {
+    tests::PoolClient client(dir.path());
+    TestClient witness(dir.path(), false);
+    ASSERT_TRUE(client.is_ready());
+    client.publish(1, 40, 7);
+    for (int i = 0; i < 4; ++i) {
+      client.client().send(wire::RequestBody::Flush,
+                           [](auto& builder) { return wire::CreateFlush(builder).Union(); });
+    }
+    constexpr int kRequests = 10'000;
+    constexpr int kAtOnce = 50;
+    int busy = 0;
+    for (int sent = 0; sent < kRequests; sent += kAtOnce) {
+      for (int i = 0; i < kAtOnce; ++i) client.client().send_status();
+      for (int i = 0; i < kAtOnce; ++i) {
+        const auto reply = client.client().receive();
+        ASSERT_TRUE(reply.has_arrived());
+        EXPECT_GT(reply->retry_after_us(), 0U);
+        busy += reply.code() == ErrorCode::busy ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(busy, kRequests);
+    EXPECT_EQ(witness.counter("busy_requests"), static_cast<std::uint64_t>(kRequests));
+  }
+  EXPECT_EQ(service.end(), Service::Ended::hung);
 }
 
 // What one message may hold: each is refused as a whole, by name.

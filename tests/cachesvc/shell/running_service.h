@@ -33,6 +33,8 @@ namespace kv::tests {
   config.write_through = true;
   config.message_bytes = 1 << 20U;
   config.sequences = 64;
+  config.prompt_tokens = 4U << 20U;
+  config.client_prompt_tokens = 2U << 20U;
   return options;
 }
 

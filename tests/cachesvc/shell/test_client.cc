@@ -138,6 +138,13 @@ void TestClient::set_secret(std::uint64_t a, std::uint64_t b) {
   ticket_.secret_b = b;
 }
 
+void TestClient::become(const AttachConnection::Reply& ticket) {
+  ticket_ = ticket;
+  request_ = 0;
+  acknowledged_ = 0;
+  notices_.clear();
+}
+
 void TestClient::send_frames(const std::vector<std::vector<std::uint8_t>>& frames) {
   for (std::size_t i = 0; i < frames.size(); ++i) {
     zmq_send(socket_, frames[i].data(), frames[i].size(), i + 1 < frames.size() ? ZMQ_SNDMORE : 0);

@@ -92,6 +92,8 @@ class TestClient {
   [[nodiscard]] AttachConnection& attach() { return *attach_; }
   void close_attach() { attach_.reset(); }
   void set_secret(std::uint64_t a, std::uint64_t b);
+  // Speaks for another client from now on, over the same connection.
+  void become(const AttachConnection::Reply& ticket);
   void set_request(std::uint64_t request) { request_ = request; }
 
   // A reply and the memory that it points into; without bytes, none came within the patience.

@@ -108,6 +108,7 @@ TEST(ActionsDigest, ChangesWithEveryField) {
       reply(HelloReply{}),
       reply(HelloReply{1, 0}),
       reply(HelloReply{0, 1}),
+      reply(HelloReply{0, 0, 1}),
       reply(AttachPoolReply{}),
       reply(AttachPoolReply{{}, 1}),
       reply(AttachPoolReply{{{0, 0, 1}}, 0}),

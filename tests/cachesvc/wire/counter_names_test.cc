@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cachesvc/wire/shell_counters.h"
+
 namespace kv::testing {
 namespace {
 
@@ -33,6 +35,20 @@ TEST(CounterNames, AreUniqueWordsInSnakeCase) {
     EXPECT_EQ(counter.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos);
     EXPECT_FALSE(counter.name.empty());
   }
+  for (const codec::ShellCounterName& counter : codec::kShellCounterNames) {
+    EXPECT_TRUE(names.insert(std::string(counter.name)).second) << counter.name;
+    EXPECT_EQ(counter.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos);
+  }
+}
+
+TEST(CounterNames, CoverEveryWordOfTheShellsCountersOnce) {
+  codec::ShellCounters counters;
+  for (const codec::ShellCounterName& counter : codec::kShellCounterNames) {
+    ++(counters.*counter.value);
+  }
+  std::uint64_t words[sizeof(counters) / sizeof(std::uint64_t)];
+  std::memcpy(words, &counters, sizeof(counters));
+  for (const std::uint64_t word : words) EXPECT_EQ(word, 1U);
 }
 
 }  // namespace

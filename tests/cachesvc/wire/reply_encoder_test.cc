@@ -193,6 +193,27 @@ TEST(ReplyEncoder, WritesEveryCounterByItsNameAndTier) {
   EXPECT_EQ(got.at("admissions"), 0U);
 }
 
+TEST(ReplyEncoder, WritesTheShellsCountersOfNowBesideTheCores) {
+  codec::ShellCounters shell;
+  codec::ReplyEncoder encoder({1, 2}, &shell);
+  core::Reply reply;
+  reply.request = RequestId(1);
+  reply.body = core::StatusReply{};
+  const auto denied = [&] {
+    const auto bytes = encoder.encode(reply, {});
+    const auto* counters = wire::GetReply(bytes.data())->body_as_StatusReply()->counters();
+    EXPECT_EQ(counters->size(),
+              (sizeof(core::Counters) + sizeof(codec::ShellCounters)) / sizeof(std::uint64_t));
+    for (const auto* counter : *counters) {
+      if (counter->name()->str() == "denied_requests") return counter->value();
+    }
+    return ~std::uint64_t{0};
+  };
+  EXPECT_EQ(denied(), 0U);
+  shell.denied_requests = 3;
+  EXPECT_EQ(denied(), 3U);
+}
+
 TEST(ReplyEncoder, WritesDigestsSoThatTheirBytesKeepTheirOrder) {
   const Received reply("reply_tree");
   reply.expect_ok(wire::ReplyBody::TreeReply);

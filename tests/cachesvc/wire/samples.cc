@@ -232,7 +232,8 @@ std::vector<Sample> reply_samples() {
       .hit_tokens = 48, .hit_tokens_by_tier = {16, 32, 0, 0}, .known_tokens = 64};
   const std::vector<std::pair<std::string, core::ReplyBody>> bodies{
       {"reply_empty", std::monostate()},
-      {"reply_hello", core::HelloReply{.lease_ms = 10'000, .credits = 64}},
+      {"reply_hello",
+       core::HelloReply{.lease_ms = 10'000, .credits = 64, .message_bytes = 1U << 20U}},
       {"reply_attach_pool", pool},
       {"reply_admit", admit},
       {"reply_step", sample_step_reply()},

@@ -12,6 +12,7 @@ using client::in;
 
 bool is_status(const Seen& request) { return request.type == wire::RequestBody::Status; }
 
+// SCENARIOS DEAD-08
 TEST_F(ClientTest, DropsAnAnswerThatComesAfterItsDeadline) {
   std::atomic<std::uint64_t> first{0};
   auto service = serve([&](const Seen& request) -> Answers {

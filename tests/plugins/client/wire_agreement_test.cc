@@ -194,9 +194,11 @@ TEST_F(ReplyAgreement, HoldsForNotices) {
 }
 
 TEST_F(ReplyAgreement, HoldsForHelloPoolAndAdmission) {
-  const auto hello = answer<HelloAnswer>(core::HelloReply{.lease_ms = 21, .credits = 22});
+  const auto hello =
+      answer<HelloAnswer>(core::HelloReply{.lease_ms = 21, .credits = 22, .message_bytes = 23});
   EXPECT_EQ(hello.lease_ms, 21U);
   EXPECT_EQ(hello.credits, 22U);
+  EXPECT_EQ(hello.message_bytes, 23U);
   const auto pool = answer<PoolAnswer>(core::AttachPoolReply{
       .groups = {{.offset = 64, .slot_bytes = 32, .slot_count = 2}}, .pool_bytes = 128});
   EXPECT_EQ(pool.pool_bytes, 128U);
