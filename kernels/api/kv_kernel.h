@@ -170,7 +170,7 @@ typedef struct kv_kernel_problem {
  * bytes; channels are contiguous. */
 typedef struct kv_kernel_plane {
   void* base;
-  void* const* layer_bases; /* NULL: base + layer * layer_stride */
+  void* const* layer_bases; /* in host memory; NULL: base + layer * layer_stride */
   int64_t block_stride, layer_stride, head_stride, token_stride;
   /* Scales and zero points of quantised formats, addressed in the same way; NULL without. */
   void* scale_base;
@@ -227,8 +227,9 @@ typedef struct kv_kernel_tensors {
   float* lse;        /* [row][query_head]; NULL: not wanted */
 } kv_kernel_tensors;
 
-/* Row r of k and v goes to position row_position[r] = slot * block_tokens + token in the block; a
- * negative one is padding and skipped. */
+/* Row r of k and v, of query_dtype, goes to position row_position[r] = slot * block_tokens + token
+ * in the block; a negative one is padding and skipped. This and the lists below lie where the
+ * kernel runs: one on a device leaves out what lies outside the pool, a CPU refuses the call. */
 typedef struct kv_kernel_append {
   uint32_t struct_size;
   uint32_t layer;
@@ -248,7 +249,10 @@ typedef struct kv_kernel_copy {
   const uint32_t* token_count; /* NULL: whole blocks */
 } kv_kernel_copy;
 
-/* sums[i] becomes a 64-bit sum of block slots[i], keyed by position, in any order over layers. */
+/* sums[i] becomes the sum modulo 2^64, over the 8-byte words of block slots[i], of mix(word,
+ * place): place = row << 16 | index of the word in its row, row = ((layer * 2 + (0: K, 1: V)) *
+ * kv_head_count + head) * block_tokens + token, and mix(w, p) is x ^ x >> 32 of x = (y ^ y >> 32) *
+ * 0xD6E8FEB86659FD93 with y = w + (p + 1) * 0x9E3779B97F4A7C15. It does not depend on strides. */
 typedef struct kv_kernel_checksum {
   uint32_t struct_size;
   uint32_t block_count;
