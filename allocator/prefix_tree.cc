@@ -55,7 +55,7 @@ Result<RootId> PrefixTree::open_root(const Digest& digest) {
     return Error{ErrorCode::exhausted, "too many namespaces", {}};
   }
   const auto root = static_cast<std::uint32_t>(roots_.size());
-  roots_.push_back(Root{digest, kNone, 0});
+  roots_.push_back(Root{digest, kNone, 0, 0, false});
   root_of_.insert(digest_hash(digest), root);
   return RootId(root);
 }
@@ -63,14 +63,25 @@ Result<RootId> PrefixTree::open_root(const Digest& digest) {
 void PrefixTree::rename_root(RootId root, const Digest& digest) {
   Root& renamed = roots_[root.value];
   KV_CHECK(renamed.child_count == 0 && find_root(digest).is_none());
-  root_of_.erase(digest_hash(renamed.digest), root.value);
+  if (!renamed.retired) root_of_.erase(digest_hash(renamed.digest), root.value);
   renamed.digest = digest;
+  renamed.retired = false;
   root_of_.insert(digest_hash(digest), root.value);
 }
 
 const Digest& PrefixTree::namespace_digest(RootId root) const { return roots_[root.value].digest; }
 
+void PrefixTree::retire_root(RootId root) {
+  Root& retired = roots_[root.value];
+  KV_CHECK(!retired.retired);
+  root_of_.erase(digest_hash(retired.digest), root.value);
+  retired.retired = true;
+  retired_blocks_ += retired.block_count;
+}
+
 std::uint32_t PrefixTree::root_count() const { return static_cast<std::uint32_t>(roots_.size()); }
+
+std::uint32_t PrefixTree::live_root_count() const { return root_of_.size(); }
 
 // ---- children
 
@@ -238,12 +249,14 @@ void PrefixTree::store(std::uint32_t block, std::uint32_t node, std::span<const 
             tokens_.get() + std::size_t{block} * options_.block_tokens);
   node_of_[block] = node;
   ++block_count_;
+  ++roots_[at(node).root].block_count;
 }
 
 Result<PrefixTree::Inserted> PrefixTree::insert(RootId root, BlockId parent,
                                                 std::span<const Token> tokens,
                                                 std::uint32_t expected_more) {
   KV_CHECK(tokens.size() == options_.block_tokens && root.value < roots_.size());
+  KV_CHECK(!roots_[root.value].retired);
   Inserted inserted;
   std::uint32_t owner = owner_of_root(root.value);
   std::uint32_t depth = 0;
@@ -281,6 +294,9 @@ void PrefixTree::remove(BlockId block) {
   KV_CHECK(contains(block) && !has_child(block));
   const std::uint32_t id = node_of_[block.value];
   Node& node = at(id);
+  Root& root = roots_[node.root];
+  --root.block_count;
+  if (root.retired) --retired_blocks_;
   if (node.count == 1) {
     unlink_child(node.parent == kNone ? owner_of_root(node.root) : node.parent, id);
     give_node(id);

@@ -53,11 +53,21 @@ class PrefixTree {
   // The namespace's root, made on first sight. fails: exhausted (root_capacity).
   [[nodiscard]] Result<RootId> open_root(const Digest& namespace_digest);
   [[nodiscard]] RootId find_root(const Digest& namespace_digest) const;  // none() when unknown
-  // An empty root becomes another namespace's: what gave way when open_root was exhausted.
-  // requires: no child, and nobody keeps its RootId; the new namespace has no root.
+  // An empty root, retired or not, becomes another namespace's: what gave way when open_root was
+  // exhausted. requires: no child, and nobody keeps its RootId; the new namespace has no root.
   void rename_root(RootId root, const Digest& namespace_digest);
+  // O(1): the namespace has no root any more. Whoever kept this RootId still reaches its blocks,
+  // which can only be removed. requires: not retired.
+  void retire_root(RootId root);
+  [[nodiscard]] bool is_retired(RootId root) const { return roots_[root.value].retired; }
+  [[nodiscard]] bool is_retired(BlockId block) const { return is_retired(root(block)); }
   [[nodiscard]] const Digest& namespace_digest(RootId root) const;
-  [[nodiscard]] std::uint32_t root_count() const;
+  [[nodiscard]] std::uint32_t root_count() const;       // retired ones included
+  [[nodiscard]] std::uint32_t live_root_count() const;  // without them
+  [[nodiscard]] std::uint32_t block_count(RootId root) const {
+    return roots_[root.value].block_count;
+  }
+  [[nodiscard]] std::uint32_t retired_block_count() const { return retired_blocks_; }
 
   // Appends to `path` the runs of the longest known path of whole blocks of `tokens`, from the
   // root. Returns its number of blocks. Exact: compares every token. Const.
@@ -113,6 +123,8 @@ class PrefixTree {
     Digest digest;
     std::uint32_t first_child = 0;
     std::uint32_t child_count = 0;
+    std::uint32_t block_count = 0;
+    bool retired = false;
   };
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
   // Nodes lie in chunks that are made when first needed and then kept.
@@ -163,7 +175,8 @@ class PrefixTree {
   std::vector<std::uint32_t> node_of_;  // by BlockId; kNone: the block is free
   RunAllocator free_blocks_;
   FlatMap children_;  // (owner, first block's tokens) -> node
-  FlatMap root_of_;   // digest -> root
+  FlatMap root_of_;   // digest -> root, without the retired ones
+  std::uint32_t retired_blocks_ = 0;
   std::uint32_t block_count_ = 0;
   std::uint32_t node_count_ = 0;
 };

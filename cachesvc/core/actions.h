@@ -109,6 +109,8 @@ struct Counters {
   // Refused requests by the limit that they met.
   std::uint64_t busy_requests = 0, too_large_requests = 0;
   std::uint64_t refused_sequences = 0, refused_prompt_tokens = 0, refused_namespaces = 0;
+  std::uint64_t cleared_blocks = 0;      // by Clear and SetEpoch
+  std::uint64_t uncacheable_blocks = 0;  // computed, but by a sequence from before a Clear
   friend bool operator==(const Counters&, const Counters&) = default;
 };
 struct StatusReply {
@@ -118,7 +120,14 @@ struct StatusReply {
   std::uint32_t tree_blocks = 0, tree_nodes = 0, holes = 0, namespaces = 0;
   std::uint32_t block_tokens = 0;  // 0: no pool was defined yet
   std::uint64_t metadata_bytes = 0;
-  bool recovering = false;  // the disk index is still being read
+  bool recovering = false;           // the disk index is still being read
+  std::uint32_t retired_blocks = 0;  // of tree_blocks: cleared, not yet given up
+  // Of namespaces that were cleared since the service started; the others' is 0.
+  struct NamespaceEpoch {
+    Digest namespace_digest;
+    std::uint64_t epoch = 0;
+  };
+  std::vector<NamespaceEpoch> epochs;
 };
 struct TreeReply {
   // One node: a run of blocks; parents come before children.
@@ -143,8 +152,16 @@ struct FlushReply {
   std::uint64_t durable_blocks = 0;  // every one is served after a restart
   std::uint64_t unsaved_blocks = 0;  // could not be saved: no room, or an error
 };
-using ReplyBody = std::variant<std::monostate, HelloReply, AttachPoolReply, AdmitReply, StepReply,
-                               LookupReply, StatusReply, TreeReply, DemoteReply, FlushReply>;
+// Of Clear and SetEpoch.
+struct ClearReply {
+  std::uint64_t cleared_blocks = 0;  // known before; with one tier: that lost their copy there
+  std::uint64_t kept_blocks = 0;     // cleared ones that running work holds; with one tier: that
+                                     // still have a copy there
+  std::uint64_t epoch = 0;           // of the namespace now; 0: of none in particular
+};
+using ReplyBody =
+    std::variant<std::monostate, HelloReply, AttachPoolReply, AdmitReply, StepReply, LookupReply,
+                 StatusReply, TreeReply, DemoteReply, FlushReply, ClearReply>;
 
 struct Reply {
   ClientId client;

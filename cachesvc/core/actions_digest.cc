@@ -112,10 +112,13 @@ void add(Mixer& mixer, const Counters& counters) {
   using Words = std::array<std::uint64_t, sizeof(Counters) / sizeof(std::uint64_t)>;
   for (const std::uint64_t word : std::bit_cast<Words>(counters)) mixer.word(word);
 }
+void add(Mixer& mixer, const StatusReply::NamespaceEpoch& epoch) {
+  mixer.all(epoch.namespace_digest, epoch.epoch);
+}
 void add(Mixer& mixer, const StatusReply& reply) {
   mixer.all(reply.tiers, reply.counters, reply.clients, reply.sequences, reply.transfers_in_flight,
             reply.tree_blocks, reply.tree_nodes, reply.holes, reply.namespaces, reply.block_tokens,
-            reply.metadata_bytes, reply.recovering);
+            reply.metadata_bytes, reply.recovering, reply.retired_blocks, reply.epochs);
 }
 void add(Mixer& mixer, const TreeReply::Node& node) {
   mixer.all(node.parent, node.namespace_digest, node.last_key, node.depth, node.block_count,
@@ -127,6 +130,9 @@ void add(Mixer& mixer, const DemoteReply& reply) {
 }
 void add(Mixer& mixer, const FlushReply& reply) {
   mixer.all(reply.durable_blocks, reply.unsaved_blocks);
+}
+void add(Mixer& mixer, const ClearReply& reply) {
+  mixer.all(reply.cleared_blocks, reply.kept_blocks, reply.epoch);
 }
 void add(Mixer& mixer, const Reply& reply) {
   mixer.all(reply.client, reply.request, reply.error, reply.retry_after_us, reply.body.index());

@@ -50,7 +50,7 @@ void Engine::State::try_admit(std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
   sequence.path.clear();
   sequence.hit_blocks = 0;
-  if (!sequence.skip_read) {
+  if (!sequence.skip_read && !sequence.outdated) {
     sequence.hit_blocks = cache().match(sequence.root, sequence.tokens, sequence.path).hit_blocks;
     sequence.path.resize(sequence.hit_blocks);
   }

@@ -19,6 +19,7 @@ std::uint64_t slots_of(const Reply& reply) {
     return step->slots.size() + bytes / sizeof(SlotId);
   }
   if (const auto* tree = std::get_if<TreeReply>(&reply.body)) return tree->nodes.size() * 32;
+  if (const auto* status = std::get_if<StatusReply>(&reply.body)) return status->epochs.size() * 10;
   return 0;
 }
 
@@ -63,10 +64,12 @@ void Engine::State::run_jobs() {
   if (cache_ != nullptr) {
     if (waiting_changed_ && budget_left()) retry_waiting();
     pump_again_ = false;
+    give_up_retired();
     pump_loads();
     pump_saves(Tier::host);
     pump_saves(Tier::device);
     run_save_jobs();
+    run_clear_jobs();
   }
   const bool endings_runnable =
       std::any_of(endings_.begin(), endings_.end(),
@@ -74,8 +77,12 @@ void Engine::State::run_jobs() {
   const bool scans = std::any_of(save_jobs_.begin(), save_jobs_.end(), [](const SaveJob& job) {
     return job.phase == SaveJob::Phase::scan || job.phase == SaveJob::Phase::drop;
   });
+  const bool clears = std::any_of(clear_jobs_.begin(), clear_jobs_.end(), [](const ClearJob& job) {
+    return job.phase == ClearJob::Phase::drop || job.phase == ClearJob::Phase::count;
+  });
   actions_->continue_wanted = !step_jobs_.empty() || !admitting_.empty() || endings_runnable ||
                               !fencing_.empty() || !freeing_.empty() || scans || pump_again_ ||
+                              clears || !retired_.empty() ||
                               (waiting_changed_ && !waiting_.empty());
 }
 
@@ -143,6 +150,12 @@ bool Engine::State::allowed(ClientState& client, RequestId request, bool observe
   return false;
 }
 
+bool Engine::State::is_admin(ClientState& client, RequestId request) {
+  if (client.role == ClientRole::admin) return true;
+  refuse(client, request, {ErrorCode::denied, "only an administrator may do this", "role"});
+  return false;
+}
+
 void Engine::State::reply(ClientState& client, RequestId request, ReplyBody body) {
   send(client, {client.id, request, {ErrorCode::ok, {}, {}}, 0, std::move(body)});
 }
@@ -188,6 +201,7 @@ void Engine::step(TimePoint now, const InputView& input, Actions& actions) {
   state_->now_ = now;
   state_->actions_ = &actions;
   state_->work_ = 0;
+  state_->retired_hops_ = kScanRecordsMax;
   state_->step(input);
   state_->actions_ = nullptr;
 }

@@ -13,6 +13,7 @@
 #include "allocator/flat_map.h"
 #include "cachesvc/core/engine.h"
 #include "cachesvc/core/prefix_cache.h"
+#include "cachesvc/core/retired_queue.h"
 
 namespace kv::core {
 
@@ -22,6 +23,9 @@ inline constexpr std::uint32_t kRetryAfterUs = 2'000;
 inline constexpr std::uint64_t kKeptReplySlotsMax = 262'144;
 // Host slots kept free of saves, so that a load from disk can always land: a quarter, at most this.
 inline constexpr std::uint32_t kLandingSlotsMax = 64;
+// Records or nodes that one step looks at in passing: less than a block operation each.
+inline constexpr std::uint32_t kScanRecordsMax = 16'384;
+inline constexpr std::size_t kClearJobsMax = 64;
 
 // What an ended sequence's slot may keep of each of its vectors: thousands may have been long once.
 inline constexpr std::size_t kKeptVectorBytesMax = 65'536;
@@ -106,6 +110,8 @@ struct SequenceState {
   Digest namespace_digest;
   bool skip_read = false;
   bool accept_rewrite = true;
+  bool outdated = false;  // its namespace was cleared since: reads and publishes nothing cached
+  std::uint32_t uncacheable_blocks = 0;  // that it would have published otherwise
   std::vector<Token> tokens;
   std::uint64_t prompt_tokens = 0;  // as counted by the limits of them
   std::vector<SlotId> table;        // group-major
@@ -208,6 +214,31 @@ struct SaveJob {
   std::uint64_t durable = 0;
 };
 
+// Clear or SetEpoch in progress.
+struct ClearJob {
+  enum class Phase : std::uint8_t {
+    recover,  // one tier: the disk index is read to its end first
+    drop,     // one tier: its copies go, one scan
+    count,    // one tier: what is left
+    give_up,  // all tiers: each retired block has its turn
+    settle,   // moves to and from the disk, from before, end
+    sync,
+  };
+  ClientId client;  // none(): gone, nobody waits for the reply
+  RequestId request;
+  bool all_tiers = true;
+  Tier tier = Tier::device;
+  bool all_namespaces = true;
+  Digest namespace_digest;
+  Phase phase = Phase::give_up;
+  std::uint32_t cursor = 0;  // BlockId of the scan
+  BlockId path;              // where its way upward goes on
+  std::uint64_t roots = 0;   // RetiredQueue::added() when it began
+  std::uint64_t last_move = 0;
+  std::uint64_t sync_id = 0;
+  ClearReply answer;
+};
+
 // A Step being applied: spans point into the input, or into own memory once suspended.
 struct StepJob {
   ClientId client;
@@ -232,6 +263,7 @@ struct Engine::State {
   void send(ClientState& client, Reply answer);
   void defer(ClientState& client, RequestId request) { client.in_progress.push_back(request); }
   [[nodiscard]] bool allowed(ClientState& client, RequestId request, bool observer_may);
+  [[nodiscard]] bool is_admin(ClientState& client, RequestId request);
   void run_jobs();
   [[nodiscard]] bool budget_left() const { return work_ < kStepBlocksMax; }
 
@@ -360,6 +392,33 @@ struct Engine::State {
     if (disk_room_ == DiskRoom::none) disk_room_ = DiskRoom::unsure;
   }
 
+  // --- clearing.cc
+  void on(const Clear& input);
+  void on(const SetEpoch& input);
+  void begin_clear(ClientState& client, ClearJob job);
+  void retire(RootId root);
+  void outdate(std::uint32_t index);
+  [[nodiscard]] StatusReply::NamespaceEpoch& epoch_of(const Digest& digest);
+  // A Clear that waits for the end of recovery covers the namespace.
+  [[nodiscard]] bool is_being_cleared(const Digest& digest) const;
+  void leave_clear_jobs(ClientId client);
+  void run_clear_jobs();
+  [[nodiscard]] bool run_clear_job(ClearJob& job);  // true: the reply was sent
+  void scan_clear(ClearJob& job);
+  void drop_upward(ClearJob& job);
+  [[nodiscard]] bool concerns(const ClearJob& job, BlockId block) const;
+  [[nodiscard]] bool conclude_clear(ClearJob& job);
+  [[nodiscard]] bool end_clear_sync(const DiskSynced& input);
+
+  // --- retiring.cc: blocks that a Clear left behind
+  void unpin(BlockId block);
+  void give_up(BlockId block);
+  [[nodiscard]] bool give_up_for(Tier tier);  // until one gave up its copies there
+  void give_up_retired();
+  [[nodiscard]] bool is_moving(BlockId block) const;  // a move reads or fills a copy of it
+  [[nodiscard]] bool is_retired(const Move& move) const;
+  [[nodiscard]] std::uint32_t retired_on_disk() const;
+
   // --- recovery.cc
   void on(const DiskFormat& input);
   void on(const Recovered& input);
@@ -408,6 +467,10 @@ struct Engine::State {
   StepJob step_job_;  // the one that runs when none is suspended
   std::vector<SaveJob> save_jobs_;
   std::uint64_t sync_id_ = 0;
+  std::vector<ClearJob> clear_jobs_;
+  RetiredQueue retired_;
+  std::uint32_t retired_hops_ = 0;  // of this step, left
+  std::vector<StatusReply::NamespaceEpoch> epochs_;
   bool waiting_changed_ = false;
   bool pump_again_ = false;
 

@@ -141,6 +141,24 @@ struct Flush {
   RequestHeader header;
 };
 
+// What is known and cached of a namespace, or of all of them, is forgotten. With all tiers: no
+// older content is hit from here on, the epoch of each namespace rises, and a sequence opened
+// before goes on with its slots but publishes nothing any more; the reply comes when the disk has
+// durably forgotten it too. With one tier: its copies are dropped, others stay. For admins.
+struct Clear {
+  RequestHeader header;
+  bool all_tiers = true;
+  Tier tier = Tier::device;                 // unless all_tiers
+  const NamespaceFields* fields = nullptr;  // null: all namespaces; its tenant is ignored
+};
+// The namespace's content has changed its meaning (new weights): Clear of all its tiers, once an
+// epoch. For admins.
+struct SetEpoch {
+  RequestHeader header;
+  const NamespaceFields* fields = nullptr;  // never null; its tenant is ignored
+  std::uint64_t epoch = 0;                  // 0: the next one; the current one clears nothing
+};
+
 // ---------------------------------------------------------------- reports of the shell
 // A process attached (attach socket). The tenant is from its peer credentials. Refused attaches do
 // not reach the core.
@@ -203,8 +221,9 @@ struct Tick {
 };
 struct Continue {};  // as long as Actions::continue_wanted says so
 
-using InputView = std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status,
-                               Tree, Demote, Flush, ClientAttached, ClientGone, TransferDone,
-                               Recovered, DiskFormat, DiskSynced, Tick, Continue, DiskOff>;
+using InputView =
+    std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status, Tree, Demote,
+                 Flush, ClientAttached, ClientGone, TransferDone, Recovered, DiskFormat, DiskSynced,
+                 Tick, Continue, DiskOff, Clear, SetEpoch>;
 
 }  // namespace kv::core

@@ -40,7 +40,7 @@ void Engine::State::pin_for(const Move& move) {
 
 void Engine::State::unpin_for(const Move& move) {
   for (const BlockId block : move.blocks) {
-    for (std::uint32_t g = 0; g < group_count_; ++g) cache().unpin(block);
+    for (std::uint32_t g = 0; g < group_count_; ++g) unpin(block);
   }
 }
 
@@ -119,10 +119,14 @@ void Engine::State::finish(Move& move) {
   } else {
     finish_load(move);
   }
+  const bool retired = is_retired(move);
   unpin_for(move);
   move.active = false;
   work_ += static_cast<std::uint32_t>(move.blocks.size());
-  if (!retry_.empty()) retry_saves(move.origin);
+  for (auto block = move.blocks.rbegin(); retired && block != move.blocks.rend(); ++block) {
+    if (cache().tree().contains(*block)) give_up(*block);
+  }
+  if (!retry_.empty()) retry_saves(move.origin);  // in this move's place
 }
 
 void Engine::State::drop_block_copy(BlockId block, Tier tier) {
@@ -141,6 +145,7 @@ void Engine::State::drop_block_copy(BlockId block, Tier tier) {
 }
 
 bool Engine::State::evict_one(Tier tier) {
+  if (give_up_for(tier)) return true;
   const BlockId block = cache().victim(tier);
   if (block.is_none()) return false;
   bool elsewhere = false;
@@ -167,7 +172,7 @@ bool Engine::State::take_slots(Tier tier) {
   slots_.clear();
   for (std::uint32_t g = 0; g < group_count_; ++g) {
     auto slot = cache().take_slot(tier, GroupId(g));
-    if (!slot && evict_one(tier)) slot = cache().take_slot(tier, GroupId(g));
+    while (!slot && evict_one(tier)) slot = cache().take_slot(tier, GroupId(g));
     if (!slot) {
       for (std::uint32_t taken = 0; taken < g; ++taken) {
         cache().release_slot(tier, GroupId(taken), slots_[taken]);

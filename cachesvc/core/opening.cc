@@ -26,7 +26,7 @@ Result<void> Engine::State::define_format(const KvLayout& layout) {
   KV_TRY_VOID(validate(layout));
   PrefixCache::Options cache_options;
   cache_options.layout = layout;
-  cache_options.root_capacity = options_.root_capacity;
+  cache_options.root_capacity = 2 * options_.root_capacity;  // as many retired ones
   cache_options.hash_seed = options_.hash_seed;
   const auto groups = static_cast<std::uint32_t>(layout.groups.size());
   for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
@@ -82,15 +82,17 @@ void Engine::State::on(const AttachPool& input) {
 }
 
 Result<RootId> Engine::State::open_root(const Digest& digest) {
-  const auto opened = cache().open_root(digest);
-  if (opened || opened.error().code != ErrorCode::exhausted) return opened;
   const PrefixTree& tree = cache().tree();
+  const bool room = tree.live_root_count() < options_.root_capacity;
+  if (const RootId known = tree.find_root(digest); !known.is_none()) return known;
+  if (room && tree.root_count() < tree.options().root_capacity) return cache().open_root(digest);
   std::vector<std::uint8_t> used(tree.root_count(), 0);
   for (const SequenceState& sequence : sequences_) {
     if (sequence.phase != SequencePhase::unused) used[sequence.root.value] = 1;
   }
   for (std::uint32_t root = 0; root < tree.root_count(); ++root) {
     if (used[root] != 0 || !tree.first_root_child(RootId(root)).is_none()) continue;
+    if (!room && tree.is_retired(RootId(root))) continue;  // it would be one more
     cache().rename_root(RootId(root), digest);
     return RootId(root);
   }

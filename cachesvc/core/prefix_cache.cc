@@ -93,7 +93,9 @@ PrefixCache::Match PrefixCache::match(RootId root, std::span<const Token> tokens
 }
 
 BlockId PrefixCache::find_key(const Digest& key) const {
-  const auto equal = [&](std::uint32_t block) { return records_.key(BlockId(block)) == key; };
+  const auto equal = [&](std::uint32_t block) {
+    return records_.key(BlockId(block)) == key && !tree_.is_retired(BlockId(block));
+  };
   return BlockId(key_index_.find(key_hash(key), equal));
 }
 

@@ -57,6 +57,10 @@ class PrefixCache {
     tree_.rename_root(root, namespace_digest);
   }
 
+  // O(1): what the namespace holds is out of every match from here on, and is only given up.
+  // requires: as PrefixTree::retire_root.
+  void retire_root(RootId root) { tree_.retire_root(root); }
+
   // --- match: const, pins nothing.
   struct Match {
     std::uint32_t known_blocks = 0;  // longest path in the tree, holes included
@@ -102,6 +106,10 @@ class PrefixCache {
   void unpin(
       BlockId block);  // requires: pinned. Removes the block when it has no copy and no child.
   [[nodiscard]] bool is_covered(BlockId block) const;
+  // Some group has a copy in the tier, and no child has one.
+  [[nodiscard]] bool is_leaf_in(BlockId block, Tier tier) const {
+    return has_slot(block, tier) && !child_has_slot(block, tier);
+  }
 
   // The path from the root to `deepest` was used: its blocks become the most recently used. A
   // request that uses blocks again that it used before (it publishes more, or ends) counts once.
@@ -112,7 +120,8 @@ class PrefixCache {
   [[nodiscard]] BlockRecords& records() { return records_; }
   [[nodiscard]] const BlockRecords& records() const { return records_; }
   [[nodiscard]] const KvLayout& layout() const { return options_.layout; }
-  // The block with this key, or none(): for recovery and the disk's parents.
+  // The block with this key, or none(): for recovery and the disk's parents. Retired ones are not
+  // found.
   [[nodiscard]] BlockId find_key(const Digest& key) const;
   [[nodiscard]] std::uint32_t hole_count() const;
   [[nodiscard]] std::uint32_t covered_count(Tier tier, GroupId group) const;

@@ -1,4 +1,6 @@
 // Publishing: full, computed blocks of a sequence enter the prefix tree (DESIGN section 4).
+#include <algorithm>
+
 #include "allocator/block_key.h"
 #include "cachesvc/core/engine_state.h"
 
@@ -27,6 +29,14 @@ std::optional<Result<void>> Engine::State::request_publish(ClientState& client, 
 
 bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t value) {
   const std::uint32_t target = value / block_tokens_;
+  if (sequence.outdated) {
+    const std::uint32_t told = std::max(sequence.published_blocks, sequence.uncacheable_blocks);
+    if (target > told) {
+      counters_.uncacheable_blocks += target - told;
+      sequence.uncacheable_blocks = target;
+    }
+    return true;
+  }
   const std::uint32_t before = sequence.published_blocks;
   bool finished = true;
   while (sequence.published_blocks < target && !sequence.publish_stopped) {
@@ -54,7 +64,8 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
     ++sequence.published_blocks;
     work_ += 2;
   }
-  if (sequence.published_blocks > before) {
+  // Once, however many steps it took: a touch walks the whole path.
+  if (finished && sequence.published_blocks > before) {
     cache().touch(sequence.deepest, PrefixCache::Use::by_the_same_request);
   }
   return finished;

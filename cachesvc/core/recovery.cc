@@ -34,6 +34,7 @@ bool Engine::State::recover(const RecoveredEntry& entry, std::span<const Token> 
       entry.slot.value >= cache().pool(Tier::disk, entry.group).slot_count()) {
     return false;
   }
+  if (is_being_cleared(entry.namespace_digest)) return false;
   if (next_block_key(entry.parent_key, tokens) != entry.key) return false;
   BlockId parent = BlockId::none();
   if (entry.depth == 0) {

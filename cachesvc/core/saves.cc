@@ -9,8 +9,6 @@ namespace kv::core {
 
 namespace {
 
-constexpr std::uint32_t kScanRecordsMax = 16'384;  // of one step
-
 constexpr Tier below(Tier tier) { return tier == Tier::device ? Tier::host : Tier::disk; }
 
 }  // namespace
@@ -64,7 +62,7 @@ bool Engine::State::build_save(Move& move) {
     ++work_;
     const BlockId wanted = queue.front();
     chain_.clear();
-    bool possible = tree.contains(wanted);
+    bool possible = tree.contains(wanted) && !tree.is_retired(wanted);
     for (BlockId block = wanted; possible && !block.is_none() && !cache().has_copy(block, move.to);
          block = tree.parent(block)) {
       if (cache().records().arriving(block, move.to)) {
@@ -118,6 +116,7 @@ Engine::State::SaveSlot Engine::State::make_save_room(const Move& move) {
   const Tier to = move.to;
   const std::uint32_t reserve = to == Tier::host ? landing_reserve_ : 0;
   while (free_slots(to) <= reserve) {
+    if (give_up_for(to)) continue;
     const BlockId victim = cache().victim(to);
     if (victim.is_none()) {
       // What a save under way holds may go when it has ended.
@@ -154,11 +153,13 @@ void Engine::State::drop_other_bytes(const Move& move, std::size_t index) {
 void Engine::State::finish_save(Move& move) {
   const std::size_t count = move.blocks.size();
   const bool to_disk = move.to == Tier::disk;
-  const bool may_retry = to_disk && !move.is_retry && disk_room_ == DiskRoom::enough;
+  const bool may_retry =
+      to_disk && !move.is_retry && disk_room_ == DiskRoom::enough && !is_retired(move);
   for (std::size_t i = 0; i < count; ++i) {
     const BlockId block = move.blocks[i];
     const BlockId parent = cache().tree().parent(block);
-    const bool closed = parent.is_none() || cache().has_copy(parent, move.to);
+    const bool closed = (parent.is_none() || cache().has_copy(parent, move.to)) &&
+                        !cache().tree().is_retired(block);  // a Clear: it comes too late
     const bool written = move.outcomes[i] == BlockOutcome::ok;
     const bool no_space = to_disk && move.outcomes[i] == BlockOutcome::no_space;
     // What hangs on a block that is saved again is saved again with it.
@@ -247,10 +248,13 @@ void Engine::State::on(const Flush& input) {
 }
 
 void Engine::State::on(const DiskSynced& input) {
+  if (end_clear_sync(input)) return;
   for (SaveJob& job : save_jobs_) {
     if (job.phase != SaveJob::Phase::sync || job.sync_id != input.id) continue;
     if (input.ok) {
-      const std::uint64_t kept = cache().tree().block_count() - cache().hole_count();
+      const PrefixTree& tree = cache().tree();
+      const std::uint64_t gone = std::uint64_t{cache().hole_count()} + tree.retired_block_count();
+      const std::uint64_t kept = tree.block_count() > gone ? tree.block_count() - gone : 0;
       reply(*find_client(job.client), job.request,
             FlushReply{job.durable, kept > job.durable ? kept - job.durable : 0});
     } else {
@@ -280,7 +284,7 @@ void Engine::State::scan_saves(SaveJob& job) {
   const std::uint32_t stop = std::min(end, job.cursor + kScanRecordsMax);
   for (; job.cursor < stop; ++job.cursor) {
     const BlockId block(job.cursor);
-    if (!cache().tree().contains(block)) continue;
+    if (!cache().tree().contains(block) || cache().tree().is_retired(block)) continue;
     for (const Tier tier : {Tier::device, Tier::host}) {
       if (!job.flush && tier != job.tier) continue;
       if (!cache().has_copy(block, tier) || cache().has_lower_copy(block, tier)) continue;
@@ -306,6 +310,7 @@ bool Engine::State::saves_done(SaveJob& job) const {
   if (to_host && save_to_host_.popped() < job.pushed_to_host) return false;
   const bool disk_takes = to_disk && disk_room_ != DiskRoom::none;
   if (disk_takes && save_to_disk_.popped() < job.pushed_to_disk) return false;
+  if (!retired_.empty()) return false;  // no copy of theirs is to be counted
   if (job.last_move == 0) job.last_move = move_serial_;
   return std::none_of(moves_.begin(), moves_.end(), [&job](const Move& move) {
     return move.active && move.purpose == Move::Purpose::save && move.origin <= job.last_move;
@@ -333,7 +338,9 @@ bool Engine::State::run_save_job(SaveJob& job) {
     if (job.flush) {
       job.phase = SaveJob::Phase::sync;
       job.durable =
-          tier_on(Tier::disk) ? cache().pool(Tier::disk, GroupId(0)).count(SlotState::cached) : 0;
+          tier_on(Tier::disk)
+              ? cache().pool(Tier::disk, GroupId(0)).count(SlotState::cached) - retired_on_disk()
+              : 0;
       job.sync_id = ++sync_id_;
       actions_->syncs.push_back({job.sync_id});
     } else {

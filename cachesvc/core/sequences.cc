@@ -45,6 +45,8 @@ std::uint32_t Engine::State::make_sequence(ClientId client, SequenceId id) {
   sequence.phase = SequencePhase::opened;
   sequence.client = client;
   sequence.id = id;
+  sequence.outdated = false;
+  sequence.uncacheable_blocks = 0;
   sequence_index_.insert(hash_of(client, id), index);
   return index;
 }
@@ -84,7 +86,7 @@ void Engine::State::begin_ending(std::uint32_t index, SequencePhase phase) {
     if (at != LoadPhase::from_disk && at != LoadPhase::to_device) abandon_load(sequence, i);
   }
   if (!sequence.deepest.is_none()) {
-    cache().unpin(sequence.deepest);
+    unpin(sequence.deepest);
     sequence.deepest = BlockId::none();
   }
   for (const ReplacedSlot& replaced : sequence.replaced) {

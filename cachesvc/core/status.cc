@@ -16,7 +16,9 @@ StatusReply Engine::State::status() const {
   answer.tree_blocks = cache_->tree().block_count();
   answer.tree_nodes = cache_->tree().node_count();
   answer.holes = cache_->hole_count();
-  answer.namespaces = cache_->tree().root_count();
+  answer.namespaces = cache_->tree().live_root_count();
+  answer.retired_blocks = cache_->tree().retired_block_count();
+  answer.epochs = epochs_;
   answer.metadata_bytes = cache_->metadata_bytes();
   for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
     const Tier tier = static_cast<Tier>(t);
@@ -63,6 +65,7 @@ void Engine::State::on(const Tree& input) {
   // Depth first; a node's next sibling waits below its children on this stack.
   std::vector<Place> waiting;
   for (std::uint32_t root = 0; root < tree.root_count() && !answer.truncated; ++root) {
+    if (tree.is_retired(RootId(root))) continue;
     const NodeId first = tree.first_root_child(RootId(root));
     if (!first.is_none()) waiting.push_back({first, kNoIndex});
     while (!waiting.empty()) {

@@ -100,6 +100,19 @@ void visit_fields(Archive& archive, Flush& input) {
   visit_fields(archive, input.header);
 }
 template <class Archive>
+void visit_fields(Archive& archive, Clear& input) {
+  visit_fields(archive, input.header);
+  archive.flag(input.all_tiers);
+  archive.choice(input.tier, kTierCount);
+  archive.name_space(input.fields);
+}
+template <class Archive>
+void visit_fields(Archive& archive, SetEpoch& input) {
+  visit_fields(archive, input.header);
+  archive.name_space(input.fields);
+  archive.number(input.epoch);
+}
+template <class Archive>
 void visit_fields(Archive& archive, ClientAttached& input) {
   archive.id(input.client);
   archive.choice(input.role, kClientRoleCount);
@@ -165,6 +178,8 @@ bool is_sound(const Input& input) {
     return (!input.first || input.fields != nullptr) && input.tokens.size() <= kTokensPerMessageMax;
   } else if constexpr (std::is_same_v<Input, Lookup>) {
     return input.fields != nullptr && input.tokens.size() <= kTokensPerMessageMax;
+  } else if constexpr (std::is_same_v<Input, SetEpoch>) {
+    return input.fields != nullptr;
   } else if constexpr (std::is_same_v<Input, Step>) {
     if (input.items.size() > kStepItemsMax || input.tokens.size() > kTokensPerMessageMax) {
       return false;

@@ -55,6 +55,8 @@ inline constexpr std::array kCounterNames{
     CounterName{"refused_sequences", &core::Counters::refused_sequences},
     CounterName{"refused_prompt_tokens", &core::Counters::refused_prompt_tokens},
     CounterName{"refused_namespaces", &core::Counters::refused_namespaces},
+    CounterName{"cleared_blocks", &core::Counters::cleared_blocks},
+    CounterName{"uncacheable_blocks", &core::Counters::uncacheable_blocks},
 };
 
 [[nodiscard]] constexpr std::size_t named_counter_bytes() {

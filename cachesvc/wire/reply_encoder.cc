@@ -167,6 +167,9 @@ Body encode_status(FlatBufferBuilder& builder, const core::StatusReply& from,
                             tier.fenced, tier.covered, tier.evictable, tier.arriving);
   });
   const auto counters = counter_vector(builder, from.counters, shell);
+  const auto epochs = structs<wire::NamespaceEpoch>(builder, from.epochs, [](const auto& of) {
+    return wire::NamespaceEpoch(wire_digest(of.namespace_digest), of.epoch);
+  });
   wire::StatusReplyBuilder status(builder);
   status.add_tiers(tiers);
   status.add_counters(counters);
@@ -180,6 +183,8 @@ Body encode_status(FlatBufferBuilder& builder, const core::StatusReply& from,
   status.add_block_tokens(from.block_tokens);
   status.add_metadata_bytes(from.metadata_bytes);
   status.add_recovering(from.recovering);
+  status.add_retired_blocks(from.retired_blocks);
+  status.add_epochs(epochs);
   return {wire::ReplyBody::StatusReply, status.Finish().Union()};
 }
 
@@ -202,6 +207,12 @@ Body encode_body(FlatBufferBuilder& builder, const core::DemoteReply& from) {
 Body encode_body(FlatBufferBuilder& builder, const core::FlushReply& from) {
   return {wire::ReplyBody::FlushReply,
           wire::CreateFlushReply(builder, from.durable_blocks, from.unsaved_blocks).Union()};
+}
+
+Body encode_body(FlatBufferBuilder& builder, const core::ClearReply& from) {
+  return {
+      wire::ReplyBody::ClearReply,
+      wire::CreateClearReply(builder, from.cleared_blocks, from.kept_blocks, from.epoch).Union()};
 }
 
 Body encode_body(FlatBufferBuilder& /*builder*/, std::monostate /*from*/) { return {}; }

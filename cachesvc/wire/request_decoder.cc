@@ -171,6 +171,8 @@ struct RequestDecoder::Body {
   [[nodiscard]] Result<core::InputView> open(const wire::Open& body) const;
   [[nodiscard]] Result<core::InputView> step(const wire::Step& body) const;
   [[nodiscard]] Result<core::InputView> lookup(const wire::Lookup& body) const;
+  [[nodiscard]] Result<core::InputView> clear(const wire::Clear& body) const;
+  [[nodiscard]] Result<core::InputView> set_epoch(const wire::SetEpoch& body) const;
   [[nodiscard]] Result<core::InputView> any(const wire::Request& request) const;
 };
 
@@ -234,6 +236,26 @@ Result<core::InputView> RequestDecoder::Body::lookup(const wire::Lookup& body) c
       core::Lookup{.header = header, .fields = &decoder.fields_, .tokens = tokens});
 }
 
+Result<core::InputView> RequestDecoder::Body::clear(const wire::Clear& body) const {
+  const auto tier = static_cast<std::uint8_t>(body.tier());
+  if (tier >= kTierCount) return invalid("out of range", "tier");
+  if (body.all_tiers() && tier != 0) return invalid("all tiers, and one of them", "tier");
+  if (body.fields() != nullptr) {
+    KV_TRY(decoder.fields_, namespace_fields(*body.fields()));
+  }
+  return core::InputView(
+      core::Clear{.header = header,
+                  .all_tiers = body.all_tiers(),
+                  .tier = static_cast<Tier>(tier),
+                  .fields = body.fields() != nullptr ? &decoder.fields_ : nullptr});
+}
+
+Result<core::InputView> RequestDecoder::Body::set_epoch(const wire::SetEpoch& body) const {
+  KV_TRY(decoder.fields_, namespace_fields(*body.fields()));
+  return core::InputView(
+      core::SetEpoch{.header = header, .fields = &decoder.fields_, .epoch = body.epoch()});
+}
+
 Result<core::InputView> RequestDecoder::Body::any(const wire::Request& request) const {
   using wire::RequestBody;
   const RequestBody type = request.body_type();
@@ -265,6 +287,10 @@ Result<core::InputView> RequestDecoder::Body::any(const wire::Request& request) 
       return decode_demote(header, *request.body_as_Demote());
     case RequestBody::Flush:
       return core::InputView(core::Flush{header});
+    case RequestBody::Clear:
+      return clear(*request.body_as_Clear());
+    case RequestBody::SetEpoch:
+      return set_epoch(*request.body_as_SetEpoch());
     case RequestBody::NONE:
       break;
   }

@@ -1,4 +1,5 @@
-// What a client can ask about the whole service: answers of lookup, status, tree, demote and flush.
+// What a client can ask about the whole service: answers of lookup, status, tree, demote, flush,
+// clear and set_epoch.
 // Plain values. Threads: none. Cost: none.
 #pragma once
 
@@ -37,7 +38,13 @@ struct ServiceStatus {
   std::uint32_t tree_blocks = 0, tree_nodes = 0, holes = 0, namespaces = 0;
   std::uint32_t block_tokens = 0;  // 0: no pool was attached yet
   std::uint64_t metadata_bytes = 0;
-  bool recovering = false;  // the disk's index is still being read
+  bool recovering = false;           // the disk's index is still being read
+  std::uint32_t retired_blocks = 0;  // of tree_blocks: cleared, still held by running work
+  struct NamespaceEpoch {
+    Digest namespace_digest;
+    std::uint64_t epoch = 0;
+  };
+  std::vector<NamespaceEpoch> epochs;  // of namespaces that were cleared; the others' is 0
 };
 
 struct TreeNode {
@@ -59,6 +66,11 @@ struct DemoteOutcome {
   std::uint64_t saved_blocks = 0;
   std::uint64_t dropped_blocks = 0;
   std::uint64_t kept_blocks = 0;
+};
+struct ClearOutcome {
+  std::uint64_t cleared_blocks = 0;
+  std::uint64_t kept_blocks = 0;  // still held by running work; out of every match all the same
+  std::uint64_t epoch = 0;        // of the namespace now; 0: of none in particular
 };
 struct FlushOutcome {
   std::uint64_t durable_blocks = 0;

@@ -206,6 +206,18 @@ Result<FlushOutcome> Client::flush(Deadline deadline) {
   return connection->ask<FlushOutcome>(FlushMessage{}, deadline);
 }
 
+Result<ClearOutcome> Client::clear(std::optional<Tier> tier, const NamespaceFields* fields,
+                                   Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<ClearOutcome>(ClearMessage{tier, fields}, deadline);
+}
+
+Result<ClearOutcome> Client::set_epoch(const NamespaceFields& fields, std::uint64_t epoch,
+                                       Deadline deadline) {
+  if (connection_ == nullptr) return kDetached;
+  return connection_->ask<ClearOutcome>(SetEpochMessage{&fields, epoch}, deadline);
+}
+
 Id128 Client::boot() const { return connection_ == nullptr ? Id128() : connection_->boot(); }
 
 }  // namespace kv::client

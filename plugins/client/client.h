@@ -83,6 +83,14 @@ class Client final : public Session {
   [[nodiscard]] Result<DemoteOutcome> demote(Tier tier, Deadline deadline);
   // Saves everything that can be kept to the disk and makes it durable.
   [[nodiscard]] Result<FlushOutcome> flush(Deadline deadline);
+  // Forgets what is cached of a namespace, or of all (null): in one tier, or in all (nullopt), and
+  // then durably. Running sequences go on and publish nothing of it any more. For admins.
+  [[nodiscard]] Result<ClearOutcome> clear(std::optional<Tier> tier, const NamespaceFields* fields,
+                                           Deadline deadline);
+  // The namespace has new content from here on (weights): clears it, once an epoch. 0: the next
+  // one. For admins. fails: stale (a newer epoch was set).
+  [[nodiscard]] Result<ClearOutcome> set_epoch(const NamespaceFields& fields, std::uint64_t epoch,
+                                               Deadline deadline);
 
   [[nodiscard]] Id128 boot() const;  // of the service; zero when not attached
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -86,10 +87,19 @@ struct DemoteMessage {
   Tier tier = Tier::device;
 };
 struct FlushMessage {};
+struct ClearMessage {
+  std::optional<Tier> tier;                 // nullopt: all tiers
+  const NamespaceFields* fields = nullptr;  // null: all namespaces
+};
+struct SetEpochMessage {
+  const NamespaceFields* fields = nullptr;  // never null
+  std::uint64_t epoch = 0;                  // 0: the next one
+};
 
-using RequestMessage = std::variant<HelloMessage, HeartbeatMessage, ByeMessage, PoolMessage,
-                                    OpenMessage, AdmitMessage, StepMessage, LookupMessage,
-                                    StatusMessage, TreeMessage, DemoteMessage, FlushMessage>;
+using RequestMessage =
+    std::variant<HelloMessage, HeartbeatMessage, ByeMessage, PoolMessage, OpenMessage, AdmitMessage,
+                 StepMessage, LookupMessage, StatusMessage, TreeMessage, DemoteMessage,
+                 FlushMessage, ClearMessage, SetEpochMessage>;
 
 // What one message may hold, by the bytes that the service takes.
 struct MessageLimits {
@@ -133,8 +143,9 @@ struct StepAnswer {
   std::vector<StepOutcome::Ended> ended;
 };
 // monostate: an error, or a request whose success says it all.
-using ReplyBody = std::variant<std::monostate, HelloAnswer, PoolAnswer, AdmitAnswer, StepAnswer,
-                               LookupHits, ServiceStatus, TreeView, DemoteOutcome, FlushOutcome>;
+using ReplyBody =
+    std::variant<std::monostate, HelloAnswer, PoolAnswer, AdmitAnswer, StepAnswer, LookupHits,
+                 ServiceStatus, TreeView, DemoteOutcome, FlushOutcome, ClearOutcome>;
 
 enum class NoticeKind : std::uint8_t { sequence_ready, lease_expired };
 struct Notice {

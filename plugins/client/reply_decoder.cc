@@ -152,6 +152,11 @@ Result<ServiceStatus> decode(const wire::StatusReply& in) {
   out.block_tokens = in.block_tokens();
   out.metadata_bytes = in.metadata_bytes();
   out.recovering = in.recovering();
+  out.retired_blocks = in.retired_blocks();
+  KV_TRY(const auto epochs, elements(in.epochs()));
+  for (const wire::NamespaceEpoch& of : epochs) {
+    out.epochs.push_back({digest_of(of.namespace_digest()), of.epoch()});
+  }
   KV_TRY(const auto tiers, elements(in.tiers()));
   if (tiers.size() > kTierCount) return kContradiction;
   for (std::size_t i = 0; i < tiers.size(); ++i) {
@@ -229,6 +234,11 @@ Result<void> decode_body(const wire::Reply& in, ReplyBody& body) {
       body = FlushOutcome{in.body_as_FlushReply()->durable_blocks(),
                           in.body_as_FlushReply()->unsaved_blocks()};
       return {};
+    case wire::ReplyBody::ClearReply: {
+      const auto& reply = *in.body_as_ClearReply();
+      body = ClearOutcome{reply.cleared_blocks(), reply.kept_blocks(), reply.epoch()};
+      return {};
+    }
     case wire::ReplyBody::NONE:
       return {};
   }

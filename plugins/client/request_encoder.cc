@@ -114,6 +114,17 @@ struct Writer {
   Body operator()(const FlushMessage&) {
     return done(wire::RequestBody::Flush, wire::CreateFlush(builder));
   }
+  Body operator()(const ClearMessage& message) {
+    flatbuffers::Offset<wire::Namespace> fields;
+    if (message.fields != nullptr) fields = to_wire(builder, *message.fields);
+    const auto tier = static_cast<wire::Tier>(message.tier.value_or(Tier::device));
+    return done(wire::RequestBody::Clear,
+                wire::CreateClear(builder, !message.tier.has_value(), tier, fields));
+  }
+  Body operator()(const SetEpochMessage& message) {
+    const auto fields = to_wire(builder, *message.fields);
+    return done(wire::RequestBody::SetEpoch, wire::CreateSetEpoch(builder, fields, message.epoch));
+  }
 };
 
 // The service refuses what is over its limits; a caller learns it here, without a lost connection.
@@ -154,6 +165,11 @@ struct LimitCheck {
     KV_TRY_VOID(fields(*message.fields));
     return tokens(message.tokens);
   }
+  Result<void> operator()(const ClearMessage& message) const {
+    if (message.fields == nullptr) return {};
+    return fields(*message.fields);
+  }
+  Result<void> operator()(const SetEpochMessage& message) const { return fields(*message.fields); }
   template <class Other>
   Result<void> operator()(const Other&) const {
     return {};

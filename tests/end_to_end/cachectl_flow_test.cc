@@ -88,6 +88,31 @@ TEST_F(CachectlFlow, FollowsAPrefixThroughTheTiers) {
   EXPECT_EQ(cachectl(lookup_of(diverging))["hit_tokens_total"], 32);
 }
 
+// Killed right after the answer, and started again on the same directory.
+TEST_F(CachectlFlow, WhatWasClearedIsNotThereAfterAKillAndARestartEither) {
+  ASSERT_NO_FATAL_FAILURE(start_service());
+  const auto prompt = prompt_of(44, 100);
+  const auto kept = prompt_of(45, 100);
+  {
+    TestRunner runner(connect());
+    (void)runner.run(SequenceId(1), prompt);
+    EXPECT_EQ(cachectl({"flush"})["durable_blocks"], 6);
+    const auto cleared = cachectl({"clear", "--yes"});
+    EXPECT_EQ(cleared["cleared_blocks"], 6);
+    EXPECT_EQ(cleared["in_use_blocks"], 0);
+    EXPECT_EQ(cachectl(lookup_of(prompt))["hit_tokens_total"], 0);
+    (void)runner.run(SequenceId(2), kept);
+    EXPECT_EQ(cachectl({"flush"})["durable_blocks"], 6);
+    EXPECT_EQ(cachectl({"clear", "--namespace-weights", "another", "--yes"})["epoch"], 1);
+  }
+  kill_service();
+  ASSERT_NO_FATAL_FAILURE(start_service());
+  const auto client = connect();
+  wait_for(*client, [](const auto& status) { return !status.recovering; });
+  EXPECT_EQ(cachectl(lookup_of(prompt))["hit_tokens_total"], 0);
+  EXPECT_EQ(cachectl(lookup_of(kept))["hit_tokens"]["disk"], 96);
+}
+
 TEST_F(CachectlFlow, ShowsTheTreesShapeWithItsPins) {
   ASSERT_NO_FATAL_FAILURE(start_service());
   TestRunner runner(connect());

@@ -176,6 +176,8 @@ Frame EngineProgram::request_of_kind(std::uint32_t kind, const FrameHeader& head
       return simple(RequestBody::Flush, [](auto& b) { return wire::CreateFlush(b); });
     case 8:
       return lookup(header);
+    case 18:
+      return clear(header);
     default:
       break;
   }
@@ -227,6 +229,29 @@ Frame EngineProgram::lookup(const FrameHeader& header) {
         return wire::CreateLookup(builder, fields, tokens);
       },
       header);
+}
+
+Frame EngineProgram::clear(const FrameHeader& header) {
+  const bool sets_epoch = take_below(4) == 0;
+  const auto fields = [this](FlatBufferBuilder& builder) {
+    const std::vector<std::uint8_t> weights(1, static_cast<std::uint8_t>(take_below(2)));
+    return wire::CreateNamespace(builder, builder.CreateVector(weights));
+  };
+  if (sets_epoch) {
+    const auto make = [&](FlatBufferBuilder& builder) {
+      const auto set = fields(builder);
+      return wire::CreateSetEpoch(builder, set, take_below(4));
+    };
+    return request_frame(RequestBody::SetEpoch, make, header);
+  }
+  const auto make = [&](FlatBufferBuilder& builder) {
+    flatbuffers::Offset<wire::Namespace> one;
+    if (take_below(2) == 0) one = fields(builder);
+    const bool all_tiers = take_below(2) == 0;
+    const auto tier = static_cast<wire::Tier>(all_tiers ? 0 : take_below(4));
+    return wire::CreateClear(builder, all_tiers, tier, one);
+  };
+  return request_frame(RequestBody::Clear, make, header);
 }
 
 Frame EngineProgram::step_frame(const FrameHeader& header) {

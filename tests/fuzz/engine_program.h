@@ -50,6 +50,7 @@ class EngineProgram {
   [[nodiscard]] Frame open(const FrameHeader& header);
   [[nodiscard]] Frame step_frame(const FrameHeader& header);
   [[nodiscard]] Frame lookup(const FrameHeader& header);
+  [[nodiscard]] Frame clear(const FrameHeader& header);
   void submit(std::span<const std::byte> frame);
   void end_transfer(std::size_t index, std::uint8_t outcomes);
   void end_sync(bool ok);

@@ -39,6 +39,8 @@ TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
     }
     counters.rewritten_blocks += got.rewritten_blocks;
     counters.expired_clients += got.expired_clients;
+    counters.cleared_blocks += got.cleared_blocks;
+    counters.uncacheable_blocks += got.uncacheable_blocks;
   }
   // Every part was reached.
   EXPECT_GT(total.requests, 10'000U);
@@ -54,6 +56,8 @@ TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
   EXPECT_GT(counters.rewritten_blocks, 0U);
   EXPECT_GT(counters.corrupt_blocks[tier_index(Tier::host)], 0U);
   EXPECT_GT(counters.expired_clients, 10U);
+  EXPECT_GT(counters.cleared_blocks, 10U);
+  EXPECT_GT(counters.uncacheable_blocks, 0U);
 }
 
 }  // namespace

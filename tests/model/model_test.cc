@@ -62,7 +62,9 @@ std::vector<Seen> seen_of(const core::Counters& counters) {
           {"repeated requests", counters.repeated_requests},
           {"refused requests", counters.refused_requests},
           {"expired clients", counters.expired_clients},
-          {"gone clients", counters.gone_clients}};
+          {"gone clients", counters.gone_clients},
+          {"cleared", counters.cleared_blocks},
+          {"computed before a clear", counters.uncacheable_blocks}};
 }
 
 class RandomOperations : public ::testing::TestWithParam<std::uint64_t> {};

@@ -111,10 +111,11 @@ void RandomRun::operate_time() {
 
 void RandomRun::add_client() {
   note("a client attaches");
-  const auto role = prng_.chance(1, 10) ? core::ClientRole::observer : core::ClientRole::runner;
+  auto role = prng_.chance(1, 10) ? core::ClientRole::observer : core::ClientRole::runner;
+  if (prng_.chance(1, 4)) role = core::ClientRole::admin;
   const std::string tenant = prng_.chance(9, 10) ? "t0" : "t1";
   clients_.push_back(std::make_unique<Client>(world_, tenant, role));
-  if (role == core::ClientRole::runner) clients_.back()->attach_pool();
+  if (role != core::ClientRole::observer) clients_.back()->attach_pool();
 }
 
 void RandomRun::drop_client(std::size_t index, bool orderly) {

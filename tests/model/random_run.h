@@ -52,6 +52,7 @@ class RandomRun {
   void plan_bad_item(Client& client, std::vector<Client::Item>& items);
   void lookup(Client& client);
   void ask_admin(Client& client);
+  void ask_to_clear(Client& client);
   void ask_nonsense(Client& client);
   void ask_as_observer(Client& client);
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "tests/model/random_run.h"
@@ -110,7 +112,7 @@ void RandomRun::step(Client& client) {
 void RandomRun::ask_admin(Client& client) {
   note("admin request");
   core::Demote demote;
-  switch (prng_.below(5)) {
+  switch (prng_.below(6)) {
     case 0:
       client.ask(core::Status{});
       return;
@@ -118,16 +120,33 @@ void RandomRun::ask_admin(Client& client) {
       client.ask(core::Tree{});
       return;
     case 2:
+      ask_to_clear(client);
+      return;
+    case 3:
       demote.tier = prng_.chance(1, 2) ? Tier::device : Tier::host;
       client.ask_anything(demote);
       return;
-    case 3:
+    case 4:
       client.ask_anything(core::Flush{});
       return;
     default:
       client.ask(core::Heartbeat{});
       return;
   }
+}
+
+// In one tier or in all, of one namespace or of all; new epochs as they come, and some again.
+void RandomRun::ask_to_clear(Client& client) {
+  note("clear or new epoch");
+  if (prng_.chance(1, 3)) {
+    client.set_epoch(random_weights(), prng_.below(4));
+    return;
+  }
+  std::optional<std::string> weights;
+  std::optional<Tier> tier;
+  if (prng_.chance(1, 2)) weights = random_weights();
+  if (prng_.chance(1, 2)) tier = static_cast<Tier>(prng_.below(4));
+  client.clear(weights, tier);
 }
 
 void RandomRun::ask_as_observer(Client& client) {

@@ -26,6 +26,7 @@ constexpr const char* kExamples = R"(Examples:
   cachectl tree                          what is cached, as a tree of blocks
   cachectl demote --tier device          save the device tier to the host tier and empty it
   cachectl flush                         make everything durable on disk
+  cachectl clear --yes                   forget everything, in all tiers
 )";
 
 constexpr const char* kStatusHelp = R"(Words, by tier:
@@ -68,6 +69,24 @@ constexpr const char* kFlushHelp = R"(Examples:
   cachectl flush --timeout 2m            the same, of a large host tier
 )";
 
+constexpr const char* kClearHelp = R"(Running sequences go on. With all tiers, what they compute is
+not cached any more, no older block is hit from here on, and the answer comes when the disk has
+forgotten them as well. With --tier only the copies of that tier go; other tiers still serve.
+
+Words of the answer:
+  cleared    blocks that were known; with --tier: that lost their copy there
+  in use     blocks of them that running sequences still hold; nobody else hits them (with --tier:
+             that kept their copy)
+  epoch      number of the namespace's content, raised with every clear of all its tiers
+
+Examples:
+  cachectl clear --yes                   forget everything, in all tiers
+  cachectl clear --tier host --yes       empty the host tier
+  cachectl clear --model DIR --yes       forget what was computed with this model
+  cachectl clear --model DIR --epoch 7 --yes
+                                         the same once, however often it is asked for
+)";
+
 std::string with_exit_codes(std::string help) { return help.append(kExitCodes); }
 
 std::string check_duration(const std::string& text) {
@@ -103,23 +122,29 @@ void add_global(CLI::App& app, CommandLine& line) {
       ->check(check_endpoint);
   app.add_option_function<std::string>(
          "--timeout", [&line](const std::string& text) { set_duration(line.timeout, text); },
-         "time for the answer (default: 5s; demote and flush: 60s)")
+         "time for the answer (default: 5s; demote, flush and clear: 60s)")
       ->check(check_duration);
   app.add_flag("--json", line.json, "print JSON");
+}
+
+// Returns the option of the model folder.
+CLI::Option* add_namespace(CLI::App& command, CommandLine& line) {
+  auto* model = command.add_option("--model", line.model, "model folder, as the runner takes it");
+  auto* weights = command.add_option("--namespace-weights", line.weights,
+                                     "the namespace's weights field, instead of --model");
+  weights->excludes(model);
+  command.add_option("--namespace-config", line.model_config, "model_config field")->needs(weights);
+  command.add_option("--namespace-adapter", line.adapter, "adapter field");
+  command.add_option("--namespace-adapter-revision", line.adapter_revision,
+                     "adapter_revision field");
+  command.add_option("--namespace-salt", line.salt, "salt field");
+  return model;
 }
 
 void add_lookup(CLI::App& app, CommandLine& line) {
   auto* lookup = app.add_subcommand("lookup", "hit tokens of a prompt, by tier; changes nothing");
   lookup->footer(with_exit_codes(kLookupHelp));
-  auto* model = lookup->add_option("--model", line.model, "model folder, as the runner takes it");
-  auto* weights = lookup->add_option("--namespace-weights", line.weights,
-                                     "the namespace's weights field, instead of --model");
-  weights->excludes(model);
-  lookup->add_option("--namespace-config", line.model_config, "model_config field")->needs(weights);
-  lookup->add_option("--namespace-adapter", line.adapter, "adapter field");
-  lookup->add_option("--namespace-adapter-revision", line.adapter_revision,
-                     "adapter_revision field");
-  lookup->add_option("--namespace-salt", line.salt, "salt field");
+  auto* model = add_namespace(*lookup, line);
   auto* prompt = lookup->add_option("--prompt", line.prompt, "text, with the model's tokenizer");
   prompt->needs(model);
   lookup
@@ -129,13 +154,45 @@ void add_lookup(CLI::App& app, CommandLine& line) {
   lookup->add_option("--require-hit-tokens", line.required_hit_tokens,
                      "exit with 3 when fewer tokens are hit");
   lookup->callback([&line] {
-    if (line.model.empty() && line.weights.empty()) {
+    if (!line.has_namespace()) {
       throw CLI::RequiredError("lookup: --model or --namespace-weights");
     }
     if (!line.prompt.has_value() && !line.tokens.has_value()) {
       throw CLI::RequiredError("lookup: --prompt or --tokens");
     }
     line.command = Command::lookup;
+  });
+}
+
+void add_clear(CLI::App& app, CommandLine& line) {
+  auto* clear = app.add_subcommand("clear", "forget what is cached: all of it, or a namespace's");
+  clear->footer(with_exit_codes(kClearHelp));
+  auto* tier = clear->add_option_function<std::string>(
+      "--tier",
+      [&line](const std::string& name) {
+        line.cleared_tier = name == "device" ? Tier::device
+                            : name == "host" ? Tier::host
+                                             : Tier::disk;
+      },
+      "only this tier: device, host or disk");
+  tier->check(CLI::IsMember({"device", "host", "disk"}));
+  (void)add_namespace(*clear, line);
+  clear
+      ->add_option("--epoch", line.epoch,
+                   "number of the namespace's content afterwards; nothing is cleared when it has "
+                   "that number already (0: the next one)")
+      ->excludes(tier);
+  clear->add_flag("--yes", line.is_confirmed, "do it; without it nothing is done");
+  clear->callback([&line] {
+    line.command = Command::clear;
+    const bool has_fields = !line.model_config.empty() || !line.adapter.empty() ||
+                            !line.adapter_revision.empty() || !line.salt.empty();
+    if (!line.has_namespace() && (line.epoch.has_value() || has_fields)) {
+      throw CLI::RequiredError("clear: --model or --namespace-weights");
+    }
+    if (!line.is_confirmed) {
+      throw CLI::RequiredError("clear: cached blocks would be lost: --yes");
+    }
   });
 }
 
@@ -173,6 +230,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
       app.add_subcommand("flush", "save everything that can be kept, and make it durable");
   flush->footer(with_exit_codes(kFlushHelp));
   flush->callback([&line] { line.command = Command::flush; });
+  add_clear(app, line);
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) command->fallthrough();
 }
 
@@ -203,7 +261,7 @@ std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const
       const auto unknown = app.remaining();
       if (unknown.empty()) throw;
       throw CLI::ExtrasError(
-          {unknown.front() + " (commands: status, lookup, tree, demote, flush)"});
+          {unknown.front() + " (commands: status, lookup, tree, demote, flush, clear)"});
     }
   } catch (const CLI::Error& error) {
     return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachectl --help"};

@@ -13,7 +13,7 @@ namespace kv::cachectl {
 
 inline constexpr std::uint32_t kTreeNodesMax = 1'000;  // of one answer of the service
 
-enum class Command : std::uint8_t { status, lookup, tree, demote, flush };
+enum class Command : std::uint8_t { status, lookup, tree, demote, flush, clear };
 
 struct CommandLine {
   Command command = Command::status;
@@ -24,7 +24,8 @@ struct CommandLine {
 
   std::optional<std::chrono::milliseconds> watch;  // status: again and again
 
-  // lookup: a namespace by a model folder, or by its fields; a prompt by text or tokens.
+  // lookup and clear: a namespace by a model folder, or by its fields. lookup: a prompt by text or
+  // tokens.
   std::string model;
   std::string weights, model_config, adapter, adapter_revision, salt;
   std::optional<std::string> prompt;
@@ -33,6 +34,11 @@ struct CommandLine {
 
   std::uint32_t node_limit = kTreeNodesMax;  // tree
   Tier tier = Tier::device;                  // demote
+
+  std::optional<Tier> cleared_tier;    // clear: nullopt: all tiers
+  std::optional<std::uint64_t> epoch;  // clear: of the namespace, afterwards; 0: the next one
+  bool is_confirmed = false;           // clear
+  [[nodiscard]] bool has_namespace() const { return !model.empty() || !weights.empty(); }
 };
 
 // What to do instead of a command: print `text` (to stdout when `exit_code` is 0) and end.

@@ -119,10 +119,29 @@ Result<int> show_lookup(Client& service, const CommandLine& line, const Prompt& 
   return kExitNotMet;
 }
 
+// Commands that change what the service holds, for administrators.
+bool moves_blocks(const CommandLine& line) {
+  return line.command == Command::demote || line.command == Command::flush ||
+         line.command == Command::clear;
+}
+
+Result<int> run_clear(Client& service, const CommandLine& line, const Prompt& prompt,
+                      milliseconds time) {
+  const NamespaceFields fields = prompt.fields();
+  ClearReport report{
+      .tier = line.cleared_tier, .one_namespace = line.has_namespace(), .outcome = {}};
+  if (line.epoch.has_value()) {
+    KV_TRY(report.outcome, service.set_epoch(fields, *line.epoch, in(time)));
+  } else {
+    KV_TRY(report.outcome,
+           service.clear(line.cleared_tier, report.one_namespace ? &fields : nullptr, in(time)));
+  }
+  return show(line, report);
+}
+
 Result<int> run_command(Client& service, const CommandLine& line, const Prompt& prompt,
                         const std::string& endpoint) {
-  const bool moves = line.command == Command::demote || line.command == Command::flush;
-  const milliseconds time = line.timeout.value_or(moves ? kMoveTime : kReadTime);
+  const milliseconds time = line.timeout.value_or(moves_blocks(line) ? kMoveTime : kReadTime);
   switch (line.command) {
     case Command::status:
       return show_status(service, line, endpoint, time);
@@ -140,6 +159,8 @@ Result<int> run_command(Client& service, const CommandLine& line, const Prompt& 
       KV_TRY(const auto outcome, service.flush(in(time)));
       return show(line, outcome);
     }
+    case Command::clear:
+      return run_clear(service, line, prompt, time);
   }
   return kExitUsage;
 }
@@ -165,19 +186,18 @@ int fail_addresses(const CommandLine& line, const Error& error) {
 
 int run(const CommandLine& line) {
   Prompt prompt;
-  if (line.command == Command::lookup) {
+  if (line.command == Command::lookup || line.has_namespace()) {
     auto read = read_prompt(line);
     if (!read) return fail_prompt(line, read.error());
     prompt = std::move(*read);
   }
   const auto addresses = client::find_addresses(line.dir, line.endpoint);
   if (!addresses) return fail_addresses(line, addresses.error());
-  const bool moves = line.command == Command::demote || line.command == Command::flush;
   Client::Options options;
   options.dir = line.dir;
   options.endpoint = line.endpoint;
   options.name = "cachectl";
-  options.role = moves ? Client::Role::admin : Client::Role::runner;
+  options.role = moves_blocks(line) ? Client::Role::admin : Client::Role::runner;
   options.deadline = in(std::min(line.timeout.value_or(kAttachTimeMax), kAttachTimeMax));
   auto service = Client::connect(options);
   if (!service) return fail(service.error(), addresses->service);

@@ -2,6 +2,7 @@
 // numbers). Both end with a line break. Threads: none. Cost: O(answer).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "plugins/client/admin.h"
@@ -24,11 +25,18 @@ struct DemoteReport {
   client::DemoteOutcome outcome;
 };
 
+struct ClearReport {
+  std::optional<Tier> tier;  // nullopt: all
+  bool one_namespace = false;
+  client::ClearOutcome outcome;
+};
+
 [[nodiscard]] std::string as_text(const StatusReport& report);
 [[nodiscard]] std::string as_text(const LookupReport& report);
 [[nodiscard]] std::string as_text(const client::TreeView& tree);
 [[nodiscard]] std::string as_text(const DemoteReport& report);
 [[nodiscard]] std::string as_text(const client::FlushOutcome& outcome);
+[[nodiscard]] std::string as_text(const ClearReport& report);
 
 // `indented`: over several lines; else one line.
 [[nodiscard]] std::string as_json(const StatusReport& report, bool indented);
@@ -36,6 +44,7 @@ struct DemoteReport {
 [[nodiscard]] std::string as_json(const client::TreeView& tree, bool indented);
 [[nodiscard]] std::string as_json(const DemoteReport& report, bool indented);
 [[nodiscard]] std::string as_json(const client::FlushOutcome& outcome, bool indented);
+[[nodiscard]] std::string as_json(const ClearReport& report, bool indented);
 
 // "1.5 MiB"; exact below 1 KiB.
 [[nodiscard]] std::string bytes_as_text(std::uint64_t bytes);

@@ -53,6 +53,13 @@ Json counters_json(const std::vector<client::ServiceStatus::Counter>& counters) 
   return json;
 }
 
+// By namespace, as `tree` names them.
+Json epochs_json(const std::vector<client::ServiceStatus::NamespaceEpoch>& epochs) {
+  Json json = Json::object();
+  for (const auto& of : epochs) json[hex(of.namespace_digest)] = of.epoch;
+  return json;
+}
+
 }  // namespace
 
 std::string as_json(const StatusReport& report, bool indented) {
@@ -75,6 +82,8 @@ std::string as_json(const StatusReport& report, bool indented) {
             {"tree_blocks", status.tree_blocks},
             {"tree_nodes", status.tree_nodes},
             {"holes", status.holes},
+            {"retired_blocks", status.retired_blocks},
+            {"epochs", epochs_json(status.epochs)},
             {"metadata_bytes", status.metadata_bytes},
             {"counters", counters_json(status.counters)}};
   return finish(json, indented);
@@ -119,6 +128,15 @@ std::string as_json(const client::FlushOutcome& outcome, bool indented) {
   return finish(
       {{"durable_blocks", outcome.durable_blocks}, {"unsaved_blocks", outcome.unsaved_blocks}},
       indented);
+}
+
+std::string as_json(const ClearReport& report, bool indented) {
+  const std::uint64_t epoch = report.outcome.epoch;
+  return finish({{"tier", report.tier ? Json(tier_name(*report.tier)) : Json(nullptr)},
+                 {"cleared_blocks", report.outcome.cleared_blocks},
+                 {"in_use_blocks", report.outcome.kept_blocks},
+                 {"epoch", epoch == 0 ? Json(nullptr) : Json(epoch)}},
+                indented);
 }
 
 }  // namespace kv::cachectl

@@ -123,9 +123,13 @@ std::string as_text(const StatusReport& report) {
                     : format("hit ratio  %.1f %%\n", ratio * 100);
   text += format("clients %u  sequences %u  transfers %u  namespaces %u\n", status.clients,
                  status.sequences, status.transfers_in_flight, status.namespaces);
-  text += format("tree blocks %u  nodes %u  holes %u  block tokens %u  metadata %s\n\n",
+  text += format("tree blocks %u  nodes %u  holes %u  block tokens %u  metadata %s\n",
                  status.tree_blocks, status.tree_nodes, status.holes, status.block_tokens,
                  bytes_as_text(status.metadata_bytes).c_str());
+  if (status.retired_blocks > 0) {
+    text += format("of them %u were cleared and are still in use\n", status.retired_blocks);
+  }
+  text += "\n";
   return text + counter_lines(status.counters);
 }
 
@@ -205,6 +209,15 @@ std::string as_text(const DemoteReport& report) {
 std::string as_text(const client::FlushOutcome& outcome) {
   return format("durable %llu blocks, unsaved %llu\n", wide(outcome.durable_blocks),
                 wide(outcome.unsaved_blocks));
+}
+
+std::string as_text(const ClearReport& report) {
+  std::string text = report.tier ? "tier " + std::string(tier_name(*report.tier)) : "all tiers";
+  text += format("%s: cleared %llu blocks, in use %llu",
+                 report.one_namespace ? " of the namespace" : "",
+                 wide(report.outcome.cleared_blocks), wide(report.outcome.kept_blocks));
+  if (report.outcome.epoch > 0) text += format(", epoch %llu", wide(report.outcome.epoch));
+  return text + "\n";
 }
 
 }  // namespace kv::cachectl

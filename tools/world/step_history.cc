@@ -9,7 +9,8 @@
 
 namespace kv::world {
 
-std::vector<std::string> StepHistory::check(const core::Engine& engine, bool errors_reported) {
+std::vector<std::string> StepHistory::check(const core::Engine& engine, bool errors_reported,
+                                            bool tier_is_cleared) {
   std::vector<std::string> problems;
   using Words = std::array<std::uint64_t, sizeof(core::Counters) / sizeof(std::uint64_t)>;
   const core::Counters now = engine.status().counters;
@@ -21,7 +22,7 @@ std::vector<std::string> StepHistory::check(const core::Engine& engine, bool err
   counters_ = now;
   if (engine.cache() == nullptr) return problems;
   check_slots(engine, problems);
-  check_blocks(engine, errors_reported, problems);
+  check_blocks(engine, errors_reported, tier_is_cleared, problems);
   return problems;
 }
 
@@ -54,18 +55,22 @@ void StepHistory::check_slots(const core::Engine& engine, std::vector<std::strin
 }
 
 void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
-                               std::vector<std::string>& problems) {
+                               bool tier_is_cleared, std::vector<std::string>& problems) {
   const core::PrefixCache& cache = *engine.cache();
   const BlockRecords& records = cache.records();
   const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
   std::set<Holder> holders;
+  std::set<BlockId> moving;  // by a transfer
   for (std::uint32_t i = 0; i < engine.sequence_count(); ++i) {
     const auto view = engine.sequence(i);
     if (!view.deepest.is_none()) holders.insert({view.client.value, view.id.value, view.deepest});
   }
   for (std::uint32_t i = 0; i < engine.transfer_count(); ++i) {
     const auto view = engine.transfer(i);
-    for (const BlockId block : view.blocks) holders.insert({0, view.id.value, block});
+    for (const BlockId block : view.blocks) {
+      holders.insert({0, view.id.value, block});
+      moving.insert(block);
+    }
   }
   std::set<BlockId> held;  // by the same holder before the step and after it
   for (const Holder& holder : holders) {
@@ -89,8 +94,12 @@ void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
     }
     const Block before = std::exchange(blocks_[b], now);
     if (errors_reported || !held.contains(block) || before.key != now.key) continue;
+    // Cleared: running sequences read its device copy only; a transfer keeps all of it.
+    const bool cleared =
+        (tier_is_cleared || cache.tree().is_retired(block)) && !moving.contains(block);
     for (std::size_t i = 0; i < before.slots.size(); ++i) {
       if (before.slots[i].is_none() || before.slots[i] == now.slots[i]) continue;
+      if (cleared && i % BlockRecords::kSlotTiers != tier_index(Tier::device)) continue;
       problems.push_back("4: block " + std::to_string(b) + " was in use and lost a copy");
     }
   }

@@ -19,9 +19,11 @@ namespace kv::world {
 
 class StepHistory {
  public:
-  // Compares with the state at the last call, and keeps the new one. `errors_reported`: this step
-  // told the Engine about bad copies, which it may drop although they are covered.
-  [[nodiscard]] std::vector<std::string> check(const core::Engine& engine, bool errors_reported);
+  // Compares with the state at the last call, and keeps the new one. `tier_is_cleared`: a Clear of
+  // one tier goes on. `errors_reported`: this step told the Engine about bad copies, which it may
+  // drop although they are covered.
+  [[nodiscard]] std::vector<std::string> check(const core::Engine& engine, bool errors_reported,
+                                               bool tier_is_cleared = false);
 
  private:
   struct Slot {
@@ -35,7 +37,7 @@ class StepHistory {
     std::vector<SlotId> slots;  // group-major, by tier
   };
   void check_slots(const core::Engine& engine, std::vector<std::string>& problems);
-  void check_blocks(const core::Engine& engine, bool errors_reported,
+  void check_blocks(const core::Engine& engine, bool errors_reported, bool tier_is_cleared,
                     std::vector<std::string>& problems);
 
   std::vector<std::vector<Slot>> slots_[BlockRecords::kSlotTiers];

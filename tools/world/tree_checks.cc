@@ -40,6 +40,7 @@ class TreeChecker {
       }
     }
     if (block_count != tree_.block_count()) problem("the tree's block count is wrong");
+    root_gauges();
     hole_gauge(holes);
   }
 
@@ -109,8 +110,9 @@ class TreeChecker {
     if (next_block_key(previous, tree_.tokens(block)) != cache_.records().key(block)) {
       problem(name_of(block) + ": its key is not that of its tokens");
     }
-    if (cache_.find_key(cache_.records().key(block)) != block) {
-      problem(name_of(block) + " is not found by its key");
+    const bool found = cache_.find_key(cache_.records().key(block)) == block;
+    if (found == tree_.is_retired(block)) {
+      problem(name_of(block) + (found ? " was cleared, and is" : " is not") + " found by its key");
     }
   }
 
@@ -127,7 +129,8 @@ class TreeChecker {
   }
 
   void prefix_closed(BlockId block, Tier tier) {
-    if (!cache_.has_copy(block, tier)) return;
+    // What a Clear left behind is given up tier by tier.
+    if (!cache_.has_copy(block, tier) || tree_.is_retired(block)) return;
     const BlockId parent = tree_.parent(block);
     if (parent.is_none() || cache_.has_copy(parent, tier)) return;
     const Digest& key = cache_.records().key(parent);
@@ -153,6 +156,24 @@ class TreeChecker {
     if (tree_.parent(run.first).value != above.first.value + above.count - 1) {
       problem("a node does not hang below its parent's last block");
     }
+  }
+
+  // Of each root, and of the retired ones together.
+  void root_gauges() {
+    std::vector<std::uint32_t> counted(tree_.root_count(), 0);
+    for (std::uint32_t b = 0; b < cache_.records().block_capacity(); ++b) {
+      if (tree_.contains(BlockId{b})) ++counted.at(tree_.root(BlockId{b}).value);
+    }
+    std::uint32_t retired = 0;
+    for (std::uint32_t r = 0; r < counted.size(); ++r) {
+      if (counted[r] != tree_.block_count(RootId{r})) problem("a root's block count is wrong");
+      if (tree_.is_retired(RootId{r})) {
+        retired += counted[r];
+      } else if (tree_.find_root(tree_.namespace_digest(RootId{r})) != RootId{r}) {
+        problem("a namespace does not find its root");
+      }
+    }
+    if (retired != tree_.retired_block_count()) problem("1: the retired blocks' count is wrong");
   }
 
   void hole_gauge(std::uint32_t holes) {

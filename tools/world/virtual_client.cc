@@ -105,7 +105,7 @@ void VirtualClient::open(SequenceId sequence, const std::string& weights,
     pending.first = part == 0;
     pending.opened.id = sequence;
     pending.opened.weights = weights;
-    pending.opened.start = start_of(namespace_digest(fields));
+    pending.opened.start = world_->tiers().epochs().start(namespace_digest(fields));
     pending.opened.skip_read = skip_read;
     core::Open request;
     request.sequence = sequence;
@@ -141,11 +141,31 @@ void VirtualClient::lookup(const std::string& weights, std::span<const Token> to
   Pending pending;
   pending.kind = Kind::lookup;
   pending.tokens.assign(tokens.begin(), tokens.end());
-  pending.hit_expected = expected_hit(start_of(namespace_digest(fields)), tokens);
+  pending.hit_expected =
+      expected_hit(world_->tiers().epochs().start(namespace_digest(fields)), tokens);
   core::Lookup request;
   request.fields = &fields;
   request.tokens = tokens;
   send(request, Expect::success, std::move(pending));
+}
+
+void VirtualClient::clear(const std::optional<std::string>& weights,
+                          const std::optional<Tier>& tier) {
+  NamespaceFields fields;
+  if (weights) fields = fields_of(*weights);
+  core::Clear request;
+  request.all_tiers = !tier.has_value();
+  request.tier = tier.value_or(Tier::device);
+  request.fields = weights ? &fields : nullptr;
+  send(request, role_ == core::ClientRole::admin ? Expect::anything : Expect::refusal);
+}
+
+void VirtualClient::set_epoch(const std::string& weights, std::uint64_t epoch) {
+  const NamespaceFields fields = fields_of(weights);
+  core::SetEpoch request;
+  request.fields = &fields;
+  request.epoch = epoch;
+  send(request, role_ == core::ClientRole::admin ? Expect::anything : Expect::refusal);
 }
 
 std::uint32_t VirtualClient::compute(Sequence& sequence, std::uint32_t count) {

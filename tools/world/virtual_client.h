@@ -71,6 +71,9 @@ class VirtualClient {
             std::size_t parts, bool skip_read, bool accept_rewrite);
   void admit(SequenceId sequence, std::uint32_t max_new_tokens);
   void lookup(const std::string& weights, std::span<const Token> tokens);
+  // As an administrator; from others it must be refused. Of all namespaces and tiers: nullopt.
+  void clear(const std::optional<std::string>& weights, const std::optional<Tier>& tier);
+  void set_epoch(const std::string& weights, std::uint64_t epoch);
   // Adds work of the next step: computes up to `count` further positions of a ready sequence.
   std::uint32_t compute(Sequence& sequence, std::uint32_t count);
   void send_step(std::vector<Item> items);

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -19,6 +21,7 @@
 #include "cachesvc/core/inputs.h"
 #include "cachesvc/core/prefix_cache.h"
 #include "tools/world/fingerprint.h"
+#include "tools/world/virtual_epochs.h"
 
 namespace kv::world {
 
@@ -46,10 +49,22 @@ class VirtualTiers {
   // The bytes go bad by themselves; the residency check knows.
   void rot(Tier tier, GroupId group, SlotId slot);
 
+  [[nodiscard]] VirtualEpochs& epochs() { return epochs_; }
+
   // --- the disk's index, by slot
   [[nodiscard]] std::map<Place, DiskEntry>& disk() { return disk_; }
   [[nodiscard]] const std::map<Place, DiskEntry>& disk() const { return disk_; }
   [[nodiscard]] std::uint64_t synced_entries() const;
+  // The entry goes; until a sync covers that, a crash may bring it back.
+  void erase(const Place& place);
+  [[nodiscard]] std::uint64_t erase_count() const { return erase_count_; }
+  void forget_erased(std::uint64_t up_to);  // the first ones, of all time, are durable
+  // A crash: what was not synced is lost, or comes back, as `lost` says for each.
+  template <class Chance>
+  void lose_unsynced(const Chance& lost);
+  // A Clear that nobody confirmed may have spared any entry of the namespace (or of all): those
+  // count as content of now.
+  void adopt_epoch(const std::optional<Digest>& namespace_digest);
 
   // Every copy of the records lies where they say, and is right; every disk entry that is not
   // waiting for its recovery is known. Refreshes what resident_tiers() answers.
@@ -71,8 +86,29 @@ class VirtualTiers {
   std::map<Place, DiskEntry> disk_;
   std::map<BlockId, Fingerprint> prefixes_;  // during one check
   std::map<Fingerprint, std::uint32_t> resident_;
+  struct Erased {
+    std::uint64_t number = 0;
+    Place place;
+    DiskEntry entry;
+    Fingerprint bytes = 0;
+  };
+  [[nodiscard]] bool comes_back(const Erased& erased) const;
+  std::vector<Erased> erased_;
+  std::uint64_t erase_count_ = 0;
+  VirtualEpochs epochs_;
   std::uint64_t garbage_ = 0;
   bool started_ = false;
 };
+
+template <class Chance>
+void VirtualTiers::lose_unsynced(const Chance& lost) {
+  for (auto at = disk_.begin(); at != disk_.end();) {
+    at = !at->second.synced && lost() ? disk_.erase(at) : std::next(at);
+  }
+  for (const Erased& erased : erased_) {
+    if (lost() && comes_back(erased)) disk_[erased.place] = erased.entry;
+  }
+  erased_.clear();
+}
 
 }  // namespace kv::world

@@ -48,6 +48,7 @@ void VirtualWorld::send(const core::InputView& input) {
       input);
   if (current && !reply_digests_.contains(*current)) awaiting_.insert(*current);
   const std::uint64_t digest_before = state_digest(*engine_);
+  if (std::holds_alternative<core::SetEpoch>(input)) epochs_before_ = engine_->status().epochs;
   now_ += std::chrono::microseconds(1);
   core::append_record(now_, input, trace_);
   actions_.clear();
@@ -66,6 +67,8 @@ void VirtualWorld::act(const core::InputView& input) {
     disk_formatted_ = true;
   }
   if (engine_->cache() != nullptr && !tiers_.started()) tiers_.start(*engine_->cache());
+  note_clear(input);
+  clears_a_tier_ = !tier_clears_.empty();
   for (const core::EraseDisk& erase : actions_.erases) {
     // With the last chunk saves begin again, which may evict.
     const auto* recovered = std::get_if<core::Recovered>(&input);
@@ -82,7 +85,8 @@ void VirtualWorld::act(const core::InputView& input) {
     links_.start(now_, start, actions_, options_.layout.block_tokens, problems_);
   }
   for (const core::SyncDisk& sync : actions_.syncs) {
-    syncs_.emplace(std::make_pair(now_ + std::chrono::microseconds(500), sync.id), 0);
+    syncs_.emplace(std::make_pair(now_ + std::chrono::microseconds(500), sync.id),
+                   Sync{0, tiers_.erase_count()});
   }
   for (const core::Notice& notice : actions_.notices) {
     if (notice.number != ++notice_numbers_[notice.client]) problem("a notice's number is wrong");
@@ -98,7 +102,7 @@ void VirtualWorld::erase_disk(const core::EraseDisk& erase) {
     problem("19: an erase names a disk copy that the index does not have");
     return;
   }
-  tiers_.disk().erase(found);
+  tiers_.erase(found->first);
   break_chains(erase.key);
 }
 
@@ -127,6 +131,7 @@ void VirtualWorld::deliver_reply(const core::Reply& reply,
     if (reply.error.code != ErrorCode::ok && reply.body.index() != 0) {
       problem(name_of(reply.client, reply.request) + " got an error and a body");
     }
+    check_cleared(name, reply);
     if (const auto* flush = std::get_if<core::FlushReply>(&reply.body)) {
       if (flush->durable_blocks != blocks_synced_) {
         problem("flush told " + std::to_string(flush->durable_blocks) +
@@ -156,13 +161,14 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
   }
   const Known known{&broken_keys_};
   for (const std::string& text : check(*engine_, known)) problem(text);
-  for (const std::string& text : history_.check(*engine_, errors_reported_)) problem(text);
+  for (const std::string& text : history_.check(*engine_, errors_reported_, clears_a_tier_))
+    problem(text);
   std::vector<std::string> residency;
   tiers_.check_residency(*engine_, unrecovered_, residency);
   for (const std::string& text : residency) problem(text);
   for (const core::SyncDisk& sync : actions_.syncs) {
-    for (auto& [due, blocks] : syncs_) {
-      if (due.second == sync.id) blocks = tiers_.resident_blocks(Tier::disk);
+    for (auto& [due, waiting] : syncs_) {
+      if (due.second == sync.id) waiting.blocks = tiers_.resident_blocks(Tier::disk);
     }
   }
   errors_reported_ = false;
@@ -204,7 +210,8 @@ void VirtualWorld::finish_sync() {
   now_ = std::max(now_, sync.first.first);
   const bool ok = !prng_.chance(options_.faults.failed_syncs, 1000);
   for (auto& [place, entry] : tiers_.disk()) entry.synced = entry.synced || ok;
-  blocks_synced_ = sync.second;
+  blocks_synced_ = sync.second.blocks;
+  if (ok) tiers_.forget_erased(sync.second.erases);
   send(core::DiskSynced{sync.first.second, ok});
 }
 
@@ -253,7 +260,15 @@ void VirtualWorld::restart() {
   check_replay();
   ++life_;
   links_.stop();
-  lose_unsynced();
+  tiers_.lose_unsynced([this] { return prng_.chance(1, 2); });
+  for (const auto& [name, namespace_digest] : clears_waiting_) {
+    tiers_.adopt_epoch(namespace_digest);
+  }
+  tiers_.epochs().forget_roots();
+  clears_waiting_.clear();
+  clears_accepted_.clear();
+  tier_clears_.clear();
+  tenants_.clear();
   syncs_.clear();
   repeats_.clear();
   recovery_.clear();
@@ -277,13 +292,6 @@ void VirtualWorld::restart() {
   const core::DiskFormat format{&options_.layout};
   tiers_.stop();
   send(format);
-}
-
-void VirtualWorld::lose_unsynced() {
-  for (auto at = tiers_.disk().begin(); at != tiers_.disk().end();) {
-    const bool lost = !at->second.synced && prng_.chance(1, 2);
-    at = lost ? tiers_.disk().erase(at) : std::next(at);
-  }
 }
 
 void VirtualWorld::plan_recovery() {

@@ -86,12 +86,15 @@ class VirtualWorld {
 
   void act(const core::InputView& input);
   void erase_disk(const core::EraseDisk& erase);
+  void note_clear(const core::InputView& input);
+  [[nodiscard]] Digest namespace_of(ClientId client, const NamespaceFields& fields) const;
+  void accept_clear(const RequestName& name, const NamespaceFields* fields, bool again);
+  void check_cleared(const RequestName& name, const core::Reply& reply);
   void break_chains(const Digest& key);
   void deliver_reply(const core::Reply& reply, const std::optional<RequestName>& current);
   void finish_transfer();
   void finish_sync();
   void plan_recovery();
-  void lose_unsynced();
   void check_step(const core::InputView& input, std::uint64_t digest_before,
                   const std::optional<RequestName>& current);
 
@@ -105,10 +108,20 @@ class VirtualWorld {
   core::Actions actions_;
   bool continue_wanted_ = false;  // by the last step
   bool was_busy_ = false;         // by the one before: its work goes on in any step
-  std::map<std::pair<TimePoint, std::uint64_t>, std::uint64_t> syncs_;  // due, id -> blocks on disk
-  std::uint64_t blocks_synced_ = 0;                                     // of the last sync
-  std::vector<std::pair<TimePoint, VirtualLinks::Report>> repeats_;     // reports to come again
-  std::vector<RecoveryChunk> recovery_;                                 // next chunk last
+  struct Sync {
+    std::uint64_t blocks = 0;  // on disk
+    std::uint64_t erases = 0;  // of all time, that it makes durable
+  };
+  std::map<std::pair<TimePoint, std::uint64_t>, Sync> syncs_;  // by due time and id
+  std::map<ClientId, std::string> tenants_;
+  std::set<RequestName> clears_accepted_;
+  std::set<RequestName> tier_clears_;                                // of one tier, without a reply
+  bool clears_a_tier_ = false;                                       // in this step
+  std::map<RequestName, std::optional<Digest>> clears_waiting_;      // for their reply
+  std::vector<core::StatusReply::NamespaceEpoch> epochs_before_;     // the step
+  std::uint64_t blocks_synced_ = 0;                                  // of the last sync
+  std::vector<std::pair<TimePoint, VirtualLinks::Report>> repeats_;  // reports to come again
+  std::vector<RecoveryChunk> recovery_;                              // next chunk last
   std::set<VirtualTiers::Place> unrecovered_;
   std::set<Digest> durable_keys_;  // on disk with their whole chain when this life began
   std::set<Digest> broken_keys_;

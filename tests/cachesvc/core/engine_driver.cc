@@ -120,6 +120,7 @@ void EngineDriver::input(const InputView& input) {
   actions_.clear();
   engine_.step(now_, input, actions_);
   gather();
+  if (++step_count_ % check_every_ != 0) return;
   check_counts();
   check_owners();
   if (closed_) check_closed();
@@ -265,7 +266,7 @@ void EngineDriver::check_closed() {
   if (cache == nullptr) return;
   for (std::uint32_t i = 0; i < cache->records().block_capacity(); ++i) {
     const BlockId block(i);
-    if (!cache->tree().contains(block)) continue;
+    if (!cache->tree().contains(block) || cache->tree().is_retired(block)) continue;
     const BlockId parent = cache->tree().parent(block);
     if (parent.is_none()) continue;
     for (const Tier tier : kSlotTiers) {

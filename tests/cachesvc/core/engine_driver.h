@@ -48,6 +48,8 @@ class EngineDriver {
   void hold_syncs(bool hold) { hold_syncs_ = hold; }
   // From now on copies need not be prefix-closed: the test quarantines some.
   void allow_quarantine() { closed_ = false; }
+  // The facts that hold always are looked at after each n-th step only: for long runs.
+  void check_every(std::uint64_t n) { check_every_ = n; }
 
   // --- clients
   ClientId attach(ClientRole role = ClientRole::runner, std::string_view tenant = "tenant");
@@ -138,6 +140,8 @@ class EngineDriver {
   bool hold_transfers_ = false;
   bool hold_syncs_ = false;
   bool closed_ = true;
+  std::uint64_t check_every_ = 1;
+  std::uint64_t step_count_ = 0;
 };
 
 }  // namespace kv::core

@@ -71,6 +71,10 @@ TEST(ActionsDigest, ChangesWithEveryField) {
   status_tier.tiers[2].arriving = 1;
   StatusReply status_recovering;
   status_recovering.recovering = true;
+  StatusReply status_retired;
+  status_retired.retired_blocks = 1;
+  StatusReply status_epoch;
+  status_epoch.epochs.resize(1);
   TreeReply tree_node;
   tree_node.nodes.resize(1);
   TreeReply tree_truncated;
@@ -134,6 +138,11 @@ TEST(ActionsDigest, ChangesWithEveryField) {
       reply(DemoteReply{0, 0, 1}),
       reply(FlushReply{1, 0}),
       reply(FlushReply{0, 1}),
+      reply(ClearReply{1, 0, 0}),
+      reply(ClearReply{0, 1, 0}),
+      reply(ClearReply{0, 0, 1}),
+      reply(status_retired),
+      reply(status_epoch),
       [](Actions& a) { a.notices[0].client.value++; },
       [](Actions& a) { a.notices[0].number++; },
       [](Actions& a) { a.notices[0].kind = NoticeKind::lease_expired; },

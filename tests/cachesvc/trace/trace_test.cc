@@ -68,7 +68,9 @@ struct Samples {
               DiskSynced{10, true},
               Tick{Duration{0x0102030405060708}},
               Continue{},
-              DiskOff{}};
+              DiskOff{},
+              Clear{kHeader, false, Tier::disk, &fields},
+              SetEpoch{kHeader, &fields, 9}};
   }
 };
 
@@ -115,7 +117,9 @@ std::string expected_body(std::size_t kind) {
       bytes_of(10, 8) + bytes_of(1, 1),
       bytes_of(0x0102030405060708, 8),
       "",
-      ""};
+      "",
+      header + bytes_of(0, 1) + bytes_of(2, 1) + fields,
+      header + fields + bytes_of(9, 8)};
   return bodies.at(kind);
 }
 

@@ -73,6 +73,17 @@ TEST(BothSides, AgreeOnMessagesOfFixedSize) {
     const Sent demote(client::DemoteMessage{.tier = tier});
     EXPECT_EQ(demote.as<core::Demote>().tier, tier);
   }
+  const NamespaceFields fields{.weights = "w", .salt = "s"};
+  const Sent clear(client::ClearMessage{.tier = Tier::host, .fields = &fields});
+  EXPECT_FALSE(clear.as<core::Clear>().all_tiers);
+  EXPECT_EQ(clear.as<core::Clear>().tier, Tier::host);
+  EXPECT_EQ(clear.as<core::Clear>().fields->salt, "s");
+  const Sent clear_all(client::ClearMessage{});
+  EXPECT_TRUE(clear_all.as<core::Clear>().all_tiers);
+  EXPECT_EQ(clear_all.as<core::Clear>().fields, nullptr);
+  const Sent set_epoch(client::SetEpochMessage{.fields = &fields, .epoch = 12});
+  EXPECT_EQ(set_epoch.as<core::SetEpoch>().fields->weights, "w");
+  EXPECT_EQ(set_epoch.as<core::SetEpoch>().epoch, 12U);
   EXPECT_EQ(Sent(client::HeartbeatMessage{}).as<core::Heartbeat>().header.request, RequestId(9));
   EXPECT_EQ(Sent(client::ByeMessage{}).as<core::Bye>().header.request, RequestId(9));
   EXPECT_EQ(Sent(client::StatusMessage{}).as<core::Status>().header.request, RequestId(9));
@@ -216,6 +227,16 @@ TEST(BothSides, AgreeOnEveryReply) {
   EXPECT_EQ(lookup.hit_tokens_by_tier, (std::array<std::uint64_t, 4>{16, 32, 0, 0}));
   EXPECT_EQ(std::get<client::DemoteOutcome>(received("reply_demote").body).kept_blocks, 10U);
   EXPECT_EQ(std::get<client::FlushOutcome>(received("reply_flush").body).unsaved_blocks, 12U);
+  const auto clear = std::get<client::ClearOutcome>(received("reply_clear").body);
+  EXPECT_EQ(clear.cleared_blocks, 13U);
+  EXPECT_EQ(clear.kept_blocks, 14U);
+  EXPECT_EQ(clear.epoch, 15U);
+  const auto status = std::get<client::ServiceStatus>(received("reply_status").body);
+  EXPECT_EQ(status.retired_blocks, 58U);
+  ASSERT_EQ(status.epochs.size(), 2U);
+  EXPECT_EQ(status.epochs[0].namespace_digest.bytes[0], std::byte{9});
+  EXPECT_EQ(status.epochs[1].namespace_digest.bytes[31], std::byte{8});
+  EXPECT_EQ(status.epochs[1].epoch, 0x123456789AU);
 }
 
 TEST(BothSides, AgreeOnStepsStatusTreeAndNotices) {

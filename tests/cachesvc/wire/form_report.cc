@@ -64,6 +64,16 @@ class Reader {
     header(demote.header);
     require(static_cast<int>(demote.tier) < 4, "tier: out of range");
   }
+  void operator()(const core::Clear& clear) {
+    header(clear.header);
+    require(static_cast<int>(clear.tier) < 4, "tier: out of range");
+    if (clear.fields != nullptr) fields(*clear.fields);
+  }
+  void operator()(const core::SetEpoch& set) {
+    header(set.header);
+    require(set.fields != nullptr, "fields: missing");
+    if (set.fields != nullptr) fields(*set.fields);
+  }
   void operator()(const core::Heartbeat& heartbeat) { header(heartbeat.header); }
   void operator()(const core::Bye& bye) { header(bye.header); }
   void operator()(const core::Status& status) { header(status.header); }

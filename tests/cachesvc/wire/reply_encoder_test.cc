@@ -250,6 +250,14 @@ TEST(ReplyEncoder, WritesDemoteAndFlush) {
   EXPECT_EQ(flush->body_as_FlushReply()->unsaved_blocks(), 12U);
 }
 
+TEST(ReplyEncoder, WritesClear) {
+  const Received clear("reply_clear");
+  clear.expect_ok(wire::ReplyBody::ClearReply);
+  EXPECT_EQ(clear->body_as_ClearReply()->cleared_blocks(), 13U);
+  EXPECT_EQ(clear->body_as_ClearReply()->kept_blocks(), 14U);
+  EXPECT_EQ(clear->body_as_ClearReply()->epoch(), 15U);
+}
+
 TEST(ReplyEncoder, WritesAnErrorWithItsReasonFieldHintAndNotices) {
   const Received reply("reply_busy");
   EXPECT_EQ(reply->request(), 3U);

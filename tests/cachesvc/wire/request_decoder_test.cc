@@ -76,6 +76,22 @@ TEST(RequestDecoder, ReadsRequestsWithoutFields) {
   const Decoded<core::Flush> flush("request_flush");
 }
 
+TEST(RequestDecoder, ReadsAClearOfOneTierAndOneOfEverything) {
+  const Decoded<core::Clear> one("request_clear");
+  EXPECT_FALSE(one->all_tiers);
+  EXPECT_EQ(one->tier, Tier::disk);
+  expect_sample_namespace(one->fields);
+  const Decoded<core::Clear> all("request_clear_all");
+  EXPECT_TRUE(all->all_tiers);
+  EXPECT_EQ(all->fields, nullptr);
+}
+
+TEST(RequestDecoder, ReadsANewEpoch) {
+  const Decoded<core::SetEpoch> set("request_set_epoch");
+  expect_sample_namespace(set->fields);
+  EXPECT_EQ(set->epoch, 0x123456789AU);
+}
+
 TEST(RequestDecoder, ReadsALayout) {
   const Decoded<core::AttachPool> attach("request_attach_pool");
   ASSERT_NE(attach->layout, nullptr);

@@ -206,6 +206,7 @@ TEST(RequestForm, RefusesALookupWithoutANamespaceAndAPoolWithoutALayout) {
   };
   EXPECT_TRUE(refused_whole(RequestBody::Lookup));
   EXPECT_TRUE(refused_whole(RequestBody::AttachPool));
+  EXPECT_TRUE(refused_whole(RequestBody::SetEpoch));
 }
 
 Frame step(const std::vector<wire::StepItem>& items, std::size_t token_count) {
@@ -271,6 +272,18 @@ TEST(RequestForm, BoundsTreeNodesAndKnowsTheTiers) {
   };
   EXPECT_TRUE(accepted(demote(3)));
   expect_refused(demote(4), ErrorCode::invalid, "tier");
+}
+
+TEST(RequestForm, RefusesToClearAllTiersAndOneOfThem) {
+  const auto clear = [](bool all_tiers, std::uint8_t tier) {
+    return request_frame(RequestBody::Clear, [&](FlatBufferBuilder& builder) {
+      return wire::CreateClear(builder, all_tiers, static_cast<wire::Tier>(tier));
+    });
+  };
+  EXPECT_TRUE(accepted(clear(true, 0)));
+  EXPECT_TRUE(accepted(clear(false, 2)));
+  expect_refused(clear(true, 2), ErrorCode::invalid, "tier");
+  expect_refused(clear(false, 4), ErrorCode::invalid, "tier");
 }
 
 }  // namespace

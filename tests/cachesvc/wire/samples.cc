@@ -65,6 +65,16 @@ Offset<wire::Lookup> sample_lookup(FlatBufferBuilder& builder) {
   return wire::CreateLookup(builder, fields, tokens);
 }
 
+Offset<wire::Clear> sample_clear(FlatBufferBuilder& builder) {
+  const auto fields = sample_namespace(builder);
+  return wire::CreateClear(builder, false, wire::Tier::disk, fields);
+}
+
+Offset<wire::SetEpoch> sample_set_epoch(FlatBufferBuilder& builder) {
+  const auto fields = sample_namespace(builder);
+  return wire::CreateSetEpoch(builder, fields, 0x123456789AU);
+}
+
 std::vector<std::byte> copy_of(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
@@ -124,6 +134,12 @@ core::StatusReply sample_status_reply() {
   reply.block_tokens = 16;
   reply.metadata_bytes = 0x123456789AU;
   reply.recovering = true;
+  reply.retired_blocks = 58;
+  reply.epochs.resize(2);
+  reply.epochs[0].namespace_digest.bytes[0] = std::byte{9};
+  reply.epochs[0].epoch = 3;
+  reply.epochs[1].namespace_digest.bytes[31] = std::byte{8};
+  reply.epochs[1].epoch = 0x123456789AU;
   return reply;
 }
 
@@ -193,6 +209,7 @@ std::vector<Sample> request_samples() {
   const auto bye = [](FlatBufferBuilder& b) { return wire::CreateBye(b); };
   const auto status = [](FlatBufferBuilder& b) { return wire::CreateStatus(b); };
   const auto flush = [](FlatBufferBuilder& b) { return wire::CreateFlush(b); };
+  const auto clear_all = [](FlatBufferBuilder& b) { return wire::CreateClear(b); };
   return {{"request_hello", request_frame(RequestBody::Hello, hello)},
           {"request_heartbeat", request_frame(RequestBody::Heartbeat, heartbeat)},
           {"request_bye", request_frame(RequestBody::Bye, bye)},
@@ -205,7 +222,10 @@ std::vector<Sample> request_samples() {
           {"request_status", request_frame(RequestBody::Status, status)},
           {"request_tree", request_frame(RequestBody::Tree, tree)},
           {"request_demote", request_frame(RequestBody::Demote, demote)},
-          {"request_flush", request_frame(RequestBody::Flush, flush)}};
+          {"request_flush", request_frame(RequestBody::Flush, flush)},
+          {"request_clear", request_frame(RequestBody::Clear, sample_clear)},
+          {"request_clear_all", request_frame(RequestBody::Clear, clear_all)},
+          {"request_set_epoch", request_frame(RequestBody::SetEpoch, sample_set_epoch)}};
 }
 
 Sample attach_request_sample() {
@@ -242,7 +262,8 @@ std::vector<Sample> reply_samples() {
       {"reply_tree", sample_tree_reply()},
       {"reply_demote",
        core::DemoteReply{.saved_blocks = 8, .dropped_blocks = 9, .kept_blocks = 10}},
-      {"reply_flush", core::FlushReply{.durable_blocks = 11, .unsaved_blocks = 12}}};
+      {"reply_flush", core::FlushReply{.durable_blocks = 11, .unsaved_blocks = 12}},
+      {"reply_clear", core::ClearReply{.cleared_blocks = 13, .kept_blocks = 14, .epoch = 15}}};
   codec::ReplyEncoder encoder(kBoot);
   std::vector<Sample> samples;
   samples.reserve(bodies.size() + 2);

@@ -100,7 +100,9 @@ std::vector<Bytes> all_frames() {
           frame_with(wire::ReplyBody::DemoteReply,
                      [](auto& builder) { return wire::CreateDemoteReply(builder, 1, 2, 3); }),
           frame_with(wire::ReplyBody::FlushReply,
-                     [](auto& builder) { return wire::CreateFlushReply(builder, 8, 9); })};
+                     [](auto& builder) { return wire::CreateFlushReply(builder, 8, 9); }),
+          frame_with(wire::ReplyBody::ClearReply,
+                     [](auto& builder) { return wire::CreateClearReply(builder, 4, 5, 6); })};
 }
 
 TEST(ReplyDecoder, ReadsHeadErrorAndNotices) {
@@ -216,6 +218,11 @@ TEST(ReplyDecoder, ReadsThePoolAndTheAnswersOfTheAdministratorsVerbs) {
   ASSERT_TRUE(flush);
   EXPECT_EQ(std::get<FlushOutcome>(flush->body).durable_blocks, 8U);
   EXPECT_EQ(std::get<FlushOutcome>(flush->body).unsaved_blocks, 9U);
+  const auto clear = decode_reply(frames[11]);
+  ASSERT_TRUE(clear);
+  EXPECT_EQ(std::get<ClearOutcome>(clear->body).cleared_blocks, 4U);
+  EXPECT_EQ(std::get<ClearOutcome>(clear->body).kept_blocks, 5U);
+  EXPECT_EQ(std::get<ClearOutcome>(clear->body).epoch, 6U);
 }
 
 TEST(ReplyDecoder, RefusesAFrameThatIsNoReply) {

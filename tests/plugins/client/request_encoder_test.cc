@@ -174,6 +174,19 @@ TEST(RequestEncoder, WritesAdmitLookupTreeAndDemote) {
   ASSERT_TRUE(frame);
   EXPECT_EQ(read(*frame).body_as_Demote()->tier(), wire::Tier::host);
 
+  frame = encoder.encode(test_head, ClearMessage{Tier::disk, &fields});
+  ASSERT_TRUE(frame);
+  EXPECT_FALSE(read(*frame).body_as_Clear()->all_tiers());
+  EXPECT_EQ(read(*frame).body_as_Clear()->tier(), wire::Tier::disk);
+  EXPECT_EQ(text(read(*frame).body_as_Clear()->fields()->weights()), "w");
+  frame = encoder.encode(test_head, ClearMessage{});
+  ASSERT_TRUE(frame);
+  EXPECT_TRUE(read(*frame).body_as_Clear()->all_tiers());
+  EXPECT_EQ(read(*frame).body_as_Clear()->fields(), nullptr);
+  frame = encoder.encode(test_head, SetEpochMessage{&fields, 77});
+  ASSERT_TRUE(frame);
+  EXPECT_EQ(read(*frame).body_as_SetEpoch()->epoch(), 77U);
+
   frame = encoder.encode(test_head, FlushMessage{});
   ASSERT_TRUE(frame);
   EXPECT_EQ(read(*frame).body_type(), wire::RequestBody::Flush);
@@ -198,6 +211,8 @@ TEST(RequestEncoder, RefusesWhatIsOverTheLimitsOfAMessage) {
                                             OpenMessage{SequenceId(1), &fields, {}, {}},
                                             LookupMessage{&good, tokens},
                                             LookupMessage{&fields, {}},
+                                            ClearMessage{std::nullopt, &fields},
+                                            SetEpochMessage{&fields, 1},
                                             StepMessage{1, 0, items, {}},
                                             StepMessage{1, 0, {}, tokens},
                                             PoolMessage{&layout},

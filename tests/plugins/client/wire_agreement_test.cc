@@ -61,6 +61,11 @@ TEST_F(RequestAgreement, HoldsForTheMessagesOfAClient) {
   (void)seen<core::Flush>(FlushMessage{});
   EXPECT_EQ(seen<core::Tree>(TreeMessage{13}).node_limit, 13U);
   EXPECT_EQ(seen<core::Demote>(DemoteMessage{Tier::host}).tier, Tier::host);
+  const NamespaceFields fields = all_fields();
+  const auto clear = seen<core::Clear>(ClearMessage{Tier::disk, &fields});
+  EXPECT_FALSE(clear.all_tiers);
+  EXPECT_EQ(clear.tier, Tier::disk);
+  EXPECT_EQ(seen<core::SetEpoch>(SetEpochMessage{&fields, 14}).epoch, 14U);
 }
 
 TEST_F(RequestAgreement, HoldsForALayout) {
@@ -322,6 +327,10 @@ TEST_F(ReplyAgreement, HoldsForLookupDemoteAndFlush) {
   const auto flush = answer<FlushOutcome>(core::FlushReply{94, 95});
   EXPECT_EQ(flush.durable_blocks, 94U);
   EXPECT_EQ(flush.unsaved_blocks, 95U);
+  const auto clear = answer<ClearOutcome>(core::ClearReply{96, 97, 98});
+  EXPECT_EQ(clear.cleared_blocks, 96U);
+  EXPECT_EQ(clear.kept_blocks, 97U);
+  EXPECT_EQ(clear.epoch, 98U);
 }
 
 TEST(AttachAgreement, HoldsBothWays) {

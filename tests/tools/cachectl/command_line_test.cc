@@ -48,6 +48,14 @@ TEST(CommandLine, ReadsEveryCommand) {
   EXPECT_EQ(lookup.tokens, "1,2");
   EXPECT_EQ(lookup.required_hit_tokens, 16U);
   EXPECT_EQ(good({"lookup", "--model", "m", "--prompt", ""}).prompt, "");
+  const auto clear = good({"clear", "--yes"});
+  EXPECT_EQ(clear.command, Command::clear);
+  EXPECT_EQ(clear.cleared_tier, std::nullopt);
+  EXPECT_EQ(clear.epoch, std::nullopt);
+  EXPECT_FALSE(clear.has_namespace());
+  EXPECT_EQ(good({"clear", "--tier", "disk", "--yes"}).cleared_tier, Tier::disk);
+  EXPECT_EQ(good({"clear", "--namespace-weights", "w", "--epoch", "7", "--yes"}).epoch, 7U);
+  EXPECT_TRUE(good({"clear", "--model", "m", "--tier", "host", "--yes"}).has_namespace());
   EXPECT_EQ(good({"lookup", "--model", "m", "--prompt-tokens", "5"}).tokens, "5");
 }
 
@@ -55,6 +63,12 @@ TEST(CommandLine, AnswersAMistakeWithOneLineAndTheUsageCode) {
   const std::vector<std::vector<const char*>> mistakes{
       {},
       {"statsu"},
+      {"clear"},
+      {"clear", "--tier", "remote", "--yes"},
+      {"clear", "--epoch", "7", "--yes"},
+      {"clear", "--namespace-salt", "s", "--yes"},
+      {"clear", "--model", "m", "--tier", "host", "--epoch", "7", "--yes"},
+      {"clear", "--model", "m", "--namespace-weights", "w", "--yes"},
       {"status", "--watch", "2"},
       {"status", "--timeout", "0s"},
       {"demote"},

@@ -66,6 +66,11 @@ std::optional<std::vector<Bytes>> example_answers(const FakeService::Seen& reque
       return std::vector<Bytes>{with_body(request, wire::ReplyBody::DemoteReply, [](auto& builder) {
         return wire::CreateDemoteReply(builder, 5, 6, 7).Union();
       })};
+    case wire::RequestBody::Clear:
+    case wire::RequestBody::SetEpoch:
+      return std::vector<Bytes>{with_body(request, wire::ReplyBody::ClearReply, [](auto& builder) {
+        return wire::CreateClearReply(builder, 11, 12, 13).Union();
+      })};
     case wire::RequestBody::Flush:
       return std::vector<Bytes>{
           error_frame(request.request, wire::ErrorCode::denied, "only for administrators")};
@@ -236,6 +241,42 @@ TEST_F(Cachectl, PassesTheTierOfADemote) {
   const auto seen = service.seen(wire::RequestBody::Demote);
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_EQ(seen[0].message().body_as_Demote()->tier(), wire::Tier::host);
+}
+
+TEST_F(Cachectl, PassesTheTierAndTheNamespaceOfAClear) {
+  FakeService service({.dir = dir_.path()}, example_answers);
+  const auto result =
+      cachectl({"clear", "--tier", "disk", "--namespace-weights", "w", "--yes", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out),
+            json({{"tier", "disk"}, {"cleared_blocks", 11}, {"in_use_blocks", 12}, {"epoch", 13}}));
+  const auto text = cachectl({"clear", "--yes"});
+  EXPECT_EQ(text.out, "all tiers: cleared 11 blocks, in use 12, epoch 13\n");
+  const auto seen = service.seen(wire::RequestBody::Clear);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_FALSE(seen[0].message().body_as_Clear()->all_tiers());
+  EXPECT_EQ(seen[0].message().body_as_Clear()->tier(), wire::Tier::disk);
+  EXPECT_EQ(seen[0].message().body_as_Clear()->fields()->weights()->Get(0), 'w');
+  EXPECT_TRUE(seen[1].message().body_as_Clear()->all_tiers());
+  EXPECT_EQ(seen[1].message().body_as_Clear()->fields(), nullptr);
+}
+
+TEST_F(Cachectl, PassesAnEpoch) {
+  FakeService service({.dir = dir_.path()}, example_answers);
+  const auto result = cachectl({"clear", "--namespace-weights", "w", "--epoch", "9", "--yes"});
+  EXPECT_EQ(result.out, "all tiers of the namespace: cleared 11 blocks, in use 12, epoch 13\n");
+  const auto seen = service.seen(wire::RequestBody::SetEpoch);
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].message().body_as_SetEpoch()->epoch(), 9U);
+}
+
+TEST_F(Cachectl, ClearsNothingUnlessItIsConfirmed) {
+  FakeService service({.dir = dir_.path()}, example_answers);
+  const auto result = cachectl({"clear"});
+  EXPECT_EQ(result.exit_code, 2);
+  expect_one_error_line(result);
+  EXPECT_NE(result.err.find("--yes"), std::string::npos) << result.err;
+  EXPECT_TRUE(service.seen(wire::RequestBody::Clear).empty());
 }
 
 TEST_F(Cachectl, ReportsARefusalOfTheService) {

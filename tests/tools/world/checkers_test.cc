@@ -197,8 +197,8 @@ TEST_F(CheckersTest, AcceptARestartThatServesFromDisk) {
   world_.run_all();
   VirtualClient next(world_, "t0", core::ClientRole::runner);
   const std::vector<Token> tokens = {1, 2, 3, 4, 5, 6, 9};
-  next.open(kSequence, "w0", tokens, 1, false, true);
   next.attach_pool();
+  next.open(kSequence, "w0", tokens, 1, false, true);
   next.admit(kSequence, 0);
   world_.run_all();
   next.poll();
@@ -212,6 +212,7 @@ TEST_F(CheckersTest, AcceptARestartThatServesFromDisk) {
 TEST_F(CheckersTest, NoticeWrongBytesAtAHit) {
   VirtualClient other(world_, "t0", core::ClientRole::runner);
   const std::vector<Token> tokens = {1, 2, 3, 4, 5, 6, 9};
+  other.attach_pool();
   other.open(SequenceId{5}, "w0", tokens, 2, false, true);
   world_.tiers().write(Tier::device, kGroup, slot(Tier::device), 12345);
   other.admit(SequenceId{5}, 0);
