@@ -50,7 +50,8 @@ AttachHarness::AttachHarness() : state_(std::make_unique<State>()) {
     return shell::AttachServer::Ticket{.client = ClientId(++state.next_client),
                                        .secret = {kSecret, state.next_client}};
   };
-  options.memory = [&state](ClientId, codec::AttachKind kind) -> Result<shell::AttachServer::Memory> {
+  options.memory = [&state](ClientId,
+                            codec::AttachKind kind) -> Result<shell::AttachServer::Memory> {
     if (kind_of(kind) == wire::AttachKind::host_arena) {
       return Error{ErrorCode::unavailable, "this tier is off", "kind"};
     }
@@ -133,8 +134,8 @@ std::vector<std::uint8_t> AttachProgram::request_packet() {
   const auto request = wire::CreateAttachRequest(
       builder, version, static_cast<wire::AttachKind>(numbers & 3U), (numbers & 4U) != 0);
   wire::FinishAttachMessageBuffer(
-      builder, wire::CreateAttachMessage(builder, wire::AttachBody::AttachRequest,
-                                         request.Union()));
+      builder,
+      wire::CreateAttachMessage(builder, wire::AttachBody::AttachRequest, request.Union()));
   std::vector<std::uint8_t> packet(builder.GetBufferPointer(),
                                    builder.GetBufferPointer() + builder.GetSize());
   if ((numbers & 0xE0U) == 0xE0U) packet[take() % packet.size()] ^= take();
