@@ -216,6 +216,19 @@ void EngineHost::define_memory() {
   const GroupId first(0);  // every group of a tier has as many slots
   parts_.memory.define(cache.layout(), cache.pool(Tier::device, first).slot_count(),
                        cache.pool(Tier::host, first).slot_count());
+  // A budget that holds no block of this layout: the tier is off against the configuration.
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    const std::uint64_t budget = engine_.options().tier_bytes[tier_index(tier)];
+    if (budget == 0 || cache.pool(tier, first).slot_count() > 0) continue;
+    const bool needs_host = cache.pool(Tier::host, first).slot_count() == 0 && tier == Tier::disk;
+    parts_.log.write(LogLevel::warn, "tier_off",
+                     {{"tier", tier_name(tier)},
+                      {"reason", needs_host ? "blocks reach the disk through the host tier"
+                                            : "one block is larger than the tier"},
+                      {"tier_bytes", budget},
+                      {"block_bytes", block_bytes(cache.layout(), first)},
+                      {"remedy", needs_host ? "raise host.bytes" : "raise the bytes of the tier"}});
+  }
 }
 
 void EngineHost::start_transfers() {

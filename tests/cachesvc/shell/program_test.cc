@@ -238,6 +238,31 @@ TEST(Program, ClientsThatComeAndGoAreLoggedForDebuggingOnly) {
   }
 }
 
+TEST(Program, ATierThatHoldsNoBlockOfTheLayoutIsAWarningInTheLog) {
+  const TempDir dir;
+  auto arguments = serve(dir);
+  arguments.insert(arguments.end(), {"--set", "host.bytes=4KiB"});
+  ChildProcess service(arguments);
+  ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+  {
+    TestClient client(dir.path(), false);
+    EXPECT_EQ(client.hello().code(), wire::ErrorCode::ok);
+    TestLayout layout;
+    layout.block_tokens = 128;  // of 64 bytes each
+    EXPECT_EQ(client.attach_pool(layout).code(), wire::ErrorCode::ok);
+  }
+  service.signal(SIGTERM);
+  EXPECT_EQ(service.wait(), 0);
+  const std::string log = service.errors();
+  for (const char* said :
+       {"event=tier_off tier=host reason=\"one block is larger than the tier\" tier_bytes=4096 "
+        "block_bytes=8192",
+        "event=tier_off tier=disk reason=\"blocks reach the disk through the host tier\" "
+        "tier_bytes=4194304 block_bytes=8192"}) {
+    EXPECT_NE(log.find(said), std::string::npos) << log;
+  }
+}
+
 TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   const TempDir dir;
   ChildProcess good(command({"config", "check", "--dir", dir.path()}));
