@@ -101,24 +101,32 @@ add_custom_target(kv_threaded_tests)
 # The fuzz targets (preset fuzz).
 add_custom_target(kv_fuzz_targets)
 
-# A libFuzzer target with a smoke run in ctest; CORPUS names a folder of seed inputs, in the source
+# How long each fuzz test runs; 0: the smoke run, 20,000 inputs or 20 seconds.
+set(KV_FUZZ_SECONDS 0 CACHE STRING "seconds of each fuzz test")
+
+# A libFuzzer target with a smoke run in ctest; CORPUS names folders of seed inputs, in the source
 # folder or, as a whole path, one that the build makes.
 #   kv_fuzz(NAME wire_decode_fuzz DEPENDS kv_wire CORPUS corpus/wire_decode)
 function(kv_fuzz)
-  cmake_parse_arguments(ARG "" "NAME;CORPUS" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "DEPENDS;CORPUS" ${ARGN})
   kv_program(NAME ${ARG_NAME} LAYER tests SOURCES ${ARG_NAME}.cc DEPENDS ${ARG_DEPENDS})
   target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer)
   add_dependencies(kv_fuzz_targets ${ARG_NAME})
   # New inputs go to a folder of the build; the seeds in the tree are only read.
   set(found ${CMAKE_CURRENT_BINARY_DIR}/${ARG_NAME}.found)
   file(MAKE_DIRECTORY ${found})
-  if(ARG_CORPUS)
-    cmake_path(ABSOLUTE_PATH ARG_CORPUS BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
-      OUTPUT_VARIABLE seeds)
+  set(seeds "")
+  foreach(folder IN LISTS ARG_CORPUS)
+    cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND seeds ${folder})
+  endforeach()
+  set(length -runs=20000 -max_total_time=20)
+  if(KV_FUZZ_SECONDS GREATER 0)
+    set(length -max_total_time=${KV_FUZZ_SECONDS})
   endif()
-  add_test(NAME fuzz.${ARG_NAME}
-    COMMAND ${ARG_NAME} -runs=20000 -max_total_time=20 -seed=1 ${found} ${seeds})
-  set_tests_properties(fuzz.${ARG_NAME} PROPERTIES LABELS fuzz TIMEOUT 120)
+  math(EXPR timeout "120 + 2 * ${KV_FUZZ_SECONDS}")
+  add_test(NAME fuzz.${ARG_NAME} COMMAND ${ARG_NAME} ${length} -seed=1 ${found} ${seeds})
+  set_tests_properties(fuzz.${ARG_NAME} PROPERTIES LABELS fuzz TIMEOUT ${timeout})
 endfunction()
 
 # Adds those of the named subfolders that exist, in this order (dependencies first).
