@@ -1,5 +1,6 @@
 // Rows LEAK of the scenarios, with their numbers, on one Engine: blocks of 4 tokens, a lease of
 // 10 s.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -114,6 +115,25 @@ TEST(Scenarios, Leak15ChunksThatAreNotPublishedTakeTheirBlocksOnce) {
   driver.step(client, StepScript().free(kFirst));
   EXPECT_EQ(driver.tier(Tier::device).cached, 0U);
   EXPECT_EQ(driver.tier(Tier::device).free, 8U);
+}
+
+// SCENARIOS LEAK-24
+TEST(Scenarios, Leak24TheIndexKeepsToItsCapAndToItsMemory) {
+  EngineDriver driver(options_with_slots(1'000, 0, 0));
+  const ClientId client = driver.attach_with_pool();
+  std::uint64_t metadata_bytes = 0;  // once it is full
+  for (Token prompt = 0; prompt < 50; ++prompt) {  // of 100 blocks each: 5,000
+    driver.cache_prompt(client, numbered_tokens(1 + prompt * 400, 400));
+    const StatusReply status = driver.status();
+    ASSERT_LE(status.tree_blocks, 1'000U);
+    ASSERT_EQ(status.tiers[0].cached, std::min(1'000U, 100 * (prompt + 1)));
+    if (prompt == 9) metadata_bytes = status.metadata_bytes;
+  }
+  const StatusReply status = driver.status();
+  EXPECT_EQ(status.counters.published_blocks, 5'000U);
+  EXPECT_EQ(status.counters.evicted_blocks[0], 4'000U) << "what left the index gave its slot back";
+  EXPECT_GT(metadata_bytes, 0U);
+  EXPECT_EQ(status.metadata_bytes, metadata_bytes);
 }
 
 }  // namespace
