@@ -140,6 +140,7 @@ std::uint32_t PrefixCache::hole_count() const { return hole_count_; }
 void PrefixCache::touch(BlockId deepest, Use use) {
   KV_CHECK(tree_.contains(deepest));
   ++use_;
+  const bool covered = is_covered(deepest);
   std::uint32_t last = deepest.value;
   for (NodeId node = tree_.node(deepest); !node.is_none();) {
     const std::uint32_t first = tree_.run(node).first.value;
@@ -147,6 +148,8 @@ void PrefixCache::touch(BlockId deepest, Use use) {
     for (std::uint32_t id = first; id <= last; ++id) records_.set_last_use(BlockId(id), use_);
     for (const Tier tier : tiers()) {
       EvictionOrder& order = orders_[tier_index(tier)];
+      // LRU knows only what may go, and of a covered path that is nothing.
+      if (covered && !order.is_told_of_copies()) continue;
       for (std::uint32_t id = first; id <= last; ++id) {
         order.touch(BlockId(id), use_, depth + (id - first), use == Use::by_another_request);
       }
@@ -276,9 +279,10 @@ void PrefixCache::set_covered(BlockId first, std::uint32_t count, bool covered) 
     EvictionOrder& order = orders_[tier_index(tier)];
     for (std::uint32_t i = 0; i < count; ++i) {
       const BlockId block(first.value + i);
+      // Most blocks of a path have a child with a copy: they may go neither before nor after.
+      if (i + 1 < count && has_slot(BlockId(block.value + 1), tier)) continue;
       if (!covered) {
-        // Most blocks of a path have a child with a copy, and so may not go now either.
-        if (i + 1 == count || !has_slot(BlockId(block.value + 1), tier)) refresh(block, tier);
+        refresh(block, tier);
       } else if (order.is_evictable(block)) {
         order.set_not_evictable(block);
       }
