@@ -145,6 +145,12 @@ TEST(Reference, FlatPoliciesAreWithinOnePoint) {
   }
 }
 
+// Leaves only, and made as the service can make it; the textbook's is flat.
+TEST(Reference, ArcOfTheServiceIsWithinOnePointOfTheTextbook) {
+  expect_near(conversation(), "arc", "arc_flat", 1, {1'827, 5'859, 18'279});
+  expect_near(synthetic(), "arc", "arc_flat", 1);
+}
+
 TEST(Reference, ReuseDistancesGiveTheHitsOfLruAtEverySize) {
   for (const Known& known : {conversation(), synthetic(), weka_first_100()}) {
     const ReuseDistances reuse(trace_of(known));
