@@ -62,7 +62,7 @@ char state_of(pid_t process) {
 }
 
 const std::vector<Story>& stories() {
-  static const std::vector<Story> kStories = [] {
+  static const std::vector<Story> all_of_them = [] {
     nlohmann::json golden;
     std::ifstream(model_folder() / "golden_greedy.json") >> golden;
     std::vector<Story> all;
@@ -75,7 +75,7 @@ const std::vector<Story>& stories() {
     }
     return all;
   }();
-  return kStories;
+  return all_of_them;
 }
 
 // Of config.json beside the model.

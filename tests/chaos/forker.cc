@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 
 #include <poll.h>
@@ -33,6 +34,7 @@ void say(const std::string& line) {
 std::string try_the_pool(const client::Pool& pool) {
   const pid_t child = fork();
   if (child == 0) {
+    (void)std::signal(SIGSEGV, SIG_DFL);  // a sanitizer makes an exit code of it
     pool.memory[0] = std::byte{0xEE};
     _exit(EXIT_SUCCESS);
   }
@@ -116,5 +118,10 @@ int run(const std::string& dir, bool forks) {
 }  // namespace kv::test
 
 int main(int argc, char** argv) {
-  return argc < 2 ? EXIT_FAILURE : kv::test::run(argv[1], argc == 2);
+  try {
+    return argc < 2 ? EXIT_FAILURE : kv::test::run(argv[1], argc == 2);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
 }

@@ -14,6 +14,10 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
+constexpr std::size_t kHeldBlocks = 5;
+constexpr std::size_t kHeldTokens = kHeldBlocks * kBlockTokens;
+constexpr std::size_t kWorkTokens = 48;
+
 // The wall clock of the programs that it is preloaded into.
 class WallClock {
  public:
@@ -56,10 +60,10 @@ class Time : public ChaosTest {
     holder_ = attached();
     busy_ = attached();
     ASSERT_FALSE(HasFailure());
-    const auto held = holder_->begin(SequenceId(1), prompt_of(501, 5 * kBlockTokens));
+    const auto held = holder_->begin(SequenceId(1), prompt_of(501, kHeldTokens));
     ASSERT_TRUE(held) << held.error().reason;
     admission_ = *held;
-    holder_->compute(admission_, prompt_of(501, 5 * kBlockTokens));
+    holder_->compute(admission_, prompt_of(501, kHeldTokens));
   }
   std::unique_ptr<LoadClient> attached() {
     auto client = std::make_unique<LoadClient>(LoadClient::Options{
@@ -72,7 +76,7 @@ class Time : public ChaosTest {
   void work_for(milliseconds time) {
     const auto end = in(time);
     do {
-      const auto account = busy_->run(prompt_of(600 + ++prompts_, 3 * kBlockTokens));
+      const auto account = busy_->run(prompt_of(600 + ++prompts_, kWorkTokens));
       ASSERT_TRUE(account) << account.error().reason;
       (void)poll(nullptr, 0, 10);  // a client that takes its time; nothing hangs on it
     } while (std::chrono::steady_clock::now() < end);
@@ -81,17 +85,17 @@ class Time : public ChaosTest {
     const auto status = status_of(busy_->client());
     EXPECT_EQ(counter_of(status, "expired_clients"), 0U);
     EXPECT_EQ(status.clients, 2U);
-    EXPECT_GE(status.tiers[0].held, 5U);
+    EXPECT_GE(status.tiers[0].held, kHeldBlocks);
     EXPECT_EQ(status.tiers[0].fenced, 0U);
-    for (std::size_t block = 0; block < 5; ++block) {
-      const auto prompt = prompt_of(501, 5 * kBlockTokens);
+    for (std::size_t block = 0; block < kHeldBlocks; ++block) {
+      const auto prompt = prompt_of(501, kHeldTokens);
       const auto bytes = holder_->bytes_of(std::span(prompt).first((block + 1) * kBlockTokens));
       EXPECT_TRUE(std::ranges::equal(holder_->slot(admission_.slots[block]), bytes));
     }
   }
   // What it held all the time can still be published, and is hit.
   void expect_the_holder_goes_on() {
-    const auto prompt = prompt_of(501, 5 * kBlockTokens);
+    const auto prompt = prompt_of(501, kHeldTokens);
     const auto finished = holder_->finish(SequenceId(1), prompt.size());
     ASSERT_TRUE(finished) << finished.error().reason;
     const auto again = busy_->run(prompt);

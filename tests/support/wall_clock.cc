@@ -28,8 +28,8 @@ const std::atomic<std::int64_t>* map_shift() {
 }
 
 std::int64_t shift() {
-  static const std::atomic<std::int64_t>* const kShift = map_shift();
-  return kShift == nullptr ? 0 : kShift->load(std::memory_order_relaxed);
+  static const std::atomic<std::int64_t>* const mapped = map_shift();
+  return mapped == nullptr ? 0 : mapped->load(std::memory_order_relaxed);
 }
 
 bool is_wall_clock(clockid_t clock) {
