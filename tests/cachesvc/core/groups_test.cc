@@ -114,6 +114,36 @@ TEST_F(Groups, PartThatReachedTheDiskGoesAgainWhenTheOtherGroupFailed) {
   EXPECT_EQ(driver_.reply_count(client_, id), 1U);
 }
 
+TEST_F(Groups, BlockWithoutRoomForOneGroupIsSavedAgainWhole) {
+  driver_.cache_prompt(client_, numbered_tokens(100, 4));
+  EXPECT_EQ(std::get<FlushReply>(driver_.call(client_, Flush{}).body).durable_blocks, 1U);
+  driver_.cache_prompt(client_, numbered_tokens(1, 4));
+  driver_.hold_transfers(true);
+  const RequestId id = driver_.send(client_, Flush{});
+  driver_.settle();
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U);  // device -> host
+  driver_.finish_transfer(0);
+  driver_.finish_transfer(0);
+  driver_.settle();
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U);  // host -> disk
+  const std::vector<BlockOutcome> none{BlockOutcome::no_space};
+  driver_.finish_transfer(1, none);
+  driver_.finish_transfer(0);
+  // The part that was written goes, and the victim with both of its parts.
+  EXPECT_EQ(driver_.transfers().erases().size(), 3U);
+  EXPECT_TRUE(driver_.transfers().disk_index().empty());
+  EXPECT_EQ(driver_.status().counters.evicted_blocks[2], 1U);
+  EXPECT_EQ(driver_.status().counters.no_space_blocks, 1U);
+  EXPECT_EQ(driver_.status().counters.retried_blocks, 1U);
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U) << "both groups again";
+  EXPECT_EQ(driver_.reply_count(client_, id), 0U);
+  driver_.hold_transfers(false);
+  driver_.settle();
+  ASSERT_EQ(driver_.reply_count(client_, id), 1U);
+  EXPECT_EQ(std::get<FlushReply>(driver_.reply(client_, id).body).durable_blocks, 2U);
+  EXPECT_EQ(driver_.transfers().disk_index().size(), 4U);
+}
+
 class GroupsAfterARestart : public Groups {
  protected:
   GroupsAfterARestart() : restarted_(two_group_options()) {
