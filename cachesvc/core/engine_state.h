@@ -248,6 +248,10 @@ struct StepJob {
   std::span<const Token> tokens;
   std::uint32_t next_item = 0;
   StepReply reply;
+  // Before the append that goes on over several steps (kNoIndex: none does): blocks, version,
+  // slots.
+  std::uint32_t append_from = kNoIndex, append_version = 0;
+  std::size_t append_slots = 0;  // of the reply
   std::vector<StepItem> own_items;
   std::vector<Token> own_tokens;
 };
@@ -301,6 +305,7 @@ struct Engine::State {
   [[nodiscard]] bool run_ending(std::uint32_t index);  // true: done
   void finish_ending(std::uint32_t index);
   void grow_table(SequenceState& sequence, std::uint32_t block_count);
+  void shrink_table(SequenceState& sequence, std::uint32_t block_count);
   [[nodiscard]] SlotId& entry(SequenceState& sequence, GroupId group, std::uint32_t block) {
     return sequence.table[std::size_t{group.value} * sequence.block_count + block];
   }
@@ -333,6 +338,7 @@ struct Engine::State {
                                                        const StepItem& item);
   [[nodiscard]] std::optional<Result<void>> append(StepJob& job, SequenceState& sequence,
                                                    const StepItem& item);
+  [[nodiscard]] Error undo_append(StepJob& job, SequenceState& sequence);
   [[nodiscard]] std::optional<Result<void>> request_publish(ClientState& client, StepJob& job,
                                                             std::uint32_t index,
                                                             std::uint32_t value);
@@ -486,7 +492,6 @@ struct Engine::State {
   std::vector<SlotId> slots_;   // scratch of take_slots
   std::vector<BlockId> path_;   // scratch of match
   mutable std::vector<SlotId> view_slots_;
-  mutable std::vector<std::uint32_t> view_moves_;
 
   bool recovering_ = false;
   Counters counters_;

@@ -72,6 +72,18 @@ void Engine::State::grow_table(SequenceState& sequence, std::uint32_t block_coun
   sequence.block_count = block_count;
 }
 
+void Engine::State::shrink_table(SequenceState& sequence, std::uint32_t block_count) {
+  const std::uint32_t old_count = sequence.block_count;
+  if (block_count >= old_count) return;
+  for (std::uint32_t g = 0; g < group_count_; ++g) {
+    std::copy_n(sequence.table.begin() + std::ptrdiff_t{g} * old_count, block_count,
+                sequence.table.begin() + std::ptrdiff_t{g} * block_count);
+  }
+  sequence.table.resize(std::size_t{group_count_} * block_count);
+  sequence.owned.resize(block_count);
+  sequence.block_count = block_count;
+}
+
 // The slots of loads that did not become copies are the sequence's own from here on, so that one
 // loop gives everything back; what is still in flight follows when its move ends.
 void Engine::State::begin_ending(std::uint32_t index, SequencePhase phase) {

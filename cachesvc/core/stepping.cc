@@ -161,16 +161,18 @@ std::optional<Result<void>> Engine::State::append(StepJob& job, SequenceState& s
       return Error{ErrorCode::too_large, "the sequence can never fit the device tier",
                    "token_count"};
     }
+    if (job.append_from == kNoIndex) {
+      job.append_from = sequence.block_count;
+      job.append_version = sequence.table_version;
+      job.append_slots = job.reply.slots.size();
+    }
     if (wanted - sequence.block_count >
         free_slots(Tier::device) + cache().evictable(Tier::device, GroupId(0))) {
-      ++counters_.exhausted;
-      return Error{ErrorCode::exhausted, "not enough device slots can be freed now", {}};
+      return undo_append(job, sequence);
     }
     while (sequence.block_count < wanted) {
       if (!budget_left()) return std::nullopt;
-      if (!take_slots(Tier::device)) {
-        return Error{ErrorCode::exhausted, "not enough device slots can be freed now", {}};
-      }
+      if (!take_slots(Tier::device)) return undo_append(job, sequence);
       const std::uint32_t block = sequence.block_count;
       grow_table(sequence, block + 1);
       sequence.owned[block] = 1;
@@ -181,11 +183,37 @@ std::optional<Result<void>> Engine::State::append(StepJob& job, SequenceState& s
       }
     }
   }
+  job.append_from = kNoIndex;
   const auto added = job.tokens.subspan(item.token_offset, item.token_count);
   sequence.tokens.insert(sequence.tokens.end(), added.begin(), added.end());
   sequence.account.generated_tokens += item.token_count;
   counters_.generated_tokens += item.token_count;
   return Result<void>();
+}
+
+// All or nothing: what the steps before were granted goes back, and the client hears nothing of it.
+Error Engine::State::undo_append(StepJob& job, SequenceState& sequence) {
+  for (std::uint32_t block = job.append_from; block < sequence.block_count; ++block) {
+    for (std::uint32_t g = 0; g < group_count_; ++g) {
+      release_at(*find_client(job.client), 0, GroupId(g), entry(sequence, GroupId(g), block));
+    }
+  }
+  shrink_table(sequence, job.append_from);
+  sequence.table_version = job.append_version;
+  std::vector<TableDelta>& deltas = job.reply.deltas;
+  while (!deltas.empty() && deltas.back().slot_offset >= job.append_slots) deltas.pop_back();
+  if (!deltas.empty()) {  // a run that went on from the item before
+    TableDelta& last = deltas.back();
+    const auto kept = static_cast<std::uint32_t>(job.append_slots - last.slot_offset);
+    if (last.slot_count > kept) {
+      last.slot_count = kept;
+      last.version = job.append_version;
+    }
+  }
+  job.reply.slots.resize(job.append_slots);
+  job.append_from = kNoIndex;
+  ++counters_.exhausted;
+  return Error{ErrorCode::exhausted, "not enough device slots can be freed now", {}};
 }
 
 std::optional<Result<void>> Engine::State::truncate(ClientState& client, const StepJob& job,
@@ -198,22 +226,13 @@ std::optional<Result<void>> Engine::State::truncate(ClientState& client, const S
   sequence.tokens.resize(value);
   const std::uint32_t wanted =
       std::max(sequence.published_blocks, (value + block_tokens_ - 1) / block_tokens_);
-  const std::uint32_t old_count = sequence.block_count;
-  std::uint32_t kept = old_count;
+  std::uint32_t kept = sequence.block_count;
   for (; kept > wanted && budget_left(); --kept) {
     for (std::uint32_t g = 0; g < group_count_; ++g) {
       release_at(client, job.step_seq, GroupId(g), entry(sequence, GroupId(g), kept - 1));
     }
   }
-  if (kept < old_count) {
-    for (std::uint32_t g = 0; g < group_count_; ++g) {
-      std::copy_n(sequence.table.begin() + std::ptrdiff_t{g} * old_count, kept,
-                  sequence.table.begin() + std::ptrdiff_t{g} * kept);
-    }
-    sequence.table.resize(std::size_t{group_count_} * kept);
-    sequence.owned.resize(kept);
-    sequence.block_count = kept;
-  }
+  shrink_table(sequence, kept);
   if (kept > wanted) return std::nullopt;
   return Result<void>();
 }
