@@ -233,7 +233,8 @@ TEST_F(RunnerProgramWithAService, AnotherModelIsRefusedWithTheFieldThatDiffers) 
   // dim 4, hidden 6, 2 layers, 2 heads of 2, 1 kv head, 512 tokens, 8 positions.
   const std::array<std::int32_t, 7> header = {4, 6, 2, 2, 1, 512, 8};
   std::string bytes(reinterpret_cast<const char*>(header.data()), sizeof(header));
-  bytes.append(4 * (512 * 4 + 2 * (4 + 16 + 8 + 8 + 16 + 4 + 3 * 24) + 4 + 8 * 2), '\0');
+  bytes.append(std::size_t{4} * (512 * 4 + 2 * (4 + 16 + 8 + 8 + 16 + 4 + 3 * 24) + 4 + 8 * 2),
+               '\0');
   const std::string folder = dir_.path() + "/other";
   std::filesystem::create_directory(folder);
   std::ofstream(folder + "/model.bin", std::ios::binary) << bytes;
@@ -257,7 +258,7 @@ TEST_F(RunnerProgramWithAService, AModelWhoseNumbersOverflowIsSaidToBeDamaged) {
     std::fstream file(folder + "/model.bin", std::ios::in | std::ios::out | std::ios::binary);
     // wq, wk and wv of all layers, behind the header, the embedding and the first norm.
     file.seekp(28 + 4 * (512 * 64 + 5 * 64));
-    const std::vector<float> large(5 * (64 * 64 + 2 * 64 * 32), 1e38F);
+    const std::vector<float> large(std::size_t{5} * (64 * 64 + 2 * 64 * 32), 1e38F);
     file.write(reinterpret_cast<const char*>(large.data()),
                static_cast<std::streamsize>(large.size() * sizeof(float)));
   }
