@@ -18,7 +18,7 @@
 namespace kv::cachesim {
 namespace {
 
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 constexpr Error kCutOff = {ErrorCode::corrupt, "the compressed file is cut off", "FILE"};
 constexpr Error kDamaged = {ErrorCode::corrupt, "the compressed file is damaged", "FILE"};
 constexpr Error kNoMemory = {ErrorCode::exhausted, "no memory to decompress the file", "FILE"};
@@ -81,6 +81,10 @@ class GzipSource final : public ByteSource {
     constexpr int kGzipHeader = 16;
     ready_ = inflateInit2(&stream_, MAX_WBITS + kGzipHeader) == Z_OK;
   }
+  GzipSource(const GzipSource&) = delete;
+  GzipSource& operator=(const GzipSource&) = delete;
+  GzipSource(GzipSource&&) = delete;
+  GzipSource& operator=(GzipSource&&) = delete;
   ~GzipSource() override {
     if (ready_) inflateEnd(&stream_);
   }
@@ -122,6 +126,10 @@ class XzSource final : public ByteSource {
     constexpr std::uint64_t kMemoryMax = 256U << 20U;
     ready_ = lzma_stream_decoder(&stream_, kMemoryMax, LZMA_CONCATENATED) == LZMA_OK;
   }
+  XzSource(const XzSource&) = delete;
+  XzSource& operator=(const XzSource&) = delete;
+  XzSource(XzSource&&) = delete;
+  XzSource& operator=(XzSource&&) = delete;
   ~XzSource() override { lzma_end(&stream_); }
   Result<std::size_t> read(std::span<char> into) override {
     if (!ready_) return kNoMemory;

@@ -1,6 +1,7 @@
 // Lines of a byte source. Owner: a trace reader. Threads: none. Memory: the longest line.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@ class LineReader {
  public:
   static constexpr std::size_t kLineBytesMax = 64U << 20U;
 
-  explicit LineReader(ByteSource& source) : source_(source), buffer_(64 * 1024) {}
+  explicit LineReader(ByteSource& source) : source_(source), buffer_(std::size_t{64} * 1024) {}
   // The next line, without its end; false after the last. Valid until the next call.
   // fails: as ByteSource::read; too_large.
   [[nodiscard]] Result<bool> next(std::string_view& line);

@@ -145,6 +145,7 @@ std::vector<Blocks> prompts(const Trace& trace) {
 
 std::vector<std::uint64_t> times(const Trace& trace) {
   std::vector<std::uint64_t> all;
+  all.reserve(trace.requests.size());
   for (const TraceRequest& request : trace.requests) all.push_back(request.time_ms);
   return all;
 }
@@ -205,8 +206,9 @@ TEST(Mooncake, BrokenLinesAreCountedAndTheFirstIsNamed) {
                                 R"({"block_size": 0})"};
   for (const std::string& line : broken) {
     SCOPED_TRACE(line);
-    const std::string path =
-        folder.file("trace", kMooncake + line + "\n" + line + "\n" + kMooncake);
+    std::string text = kMooncake;
+    text.append(line).append("\n").append(line).append("\n").append(kMooncake);
+    const std::string path = folder.file("trace", text);
     const Trace trace = read_well(path);
     EXPECT_EQ(trace.requests.size(), 4U);
     EXPECT_EQ(trace.broken_lines, 2U);
