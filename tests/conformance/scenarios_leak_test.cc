@@ -121,7 +121,7 @@ TEST(Scenarios, Leak15ChunksThatAreNotPublishedTakeTheirBlocksOnce) {
 TEST(Scenarios, Leak24TheIndexKeepsToItsCapAndToItsMemory) {
   EngineDriver driver(options_with_slots(1'000, 0, 0));
   const ClientId client = driver.attach_with_pool();
-  std::uint64_t metadata_bytes = 0;  // once it is full
+  std::uint64_t metadata_bytes = 0;                // once it is full
   for (Token prompt = 0; prompt < 50; ++prompt) {  // of 100 blocks each: 5,000
     driver.cache_prompt(client, numbered_tokens(1 + prompt * 400, 400));
     const StatusReply status = driver.status();

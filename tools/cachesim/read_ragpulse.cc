@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -79,12 +80,14 @@ class RagpulseReader {
         arrival.ids.push_back(static_cast<std::uint32_t>(*number));
       }
     }
+    arrival.place = arrivals_.size();
     arrivals_.push_back(std::move(arrival));
     return {};
   }
 
   Result<void> finish() {
-    std::ranges::stable_sort(arrivals_, {}, [](const Arrival& a) { return a.request.time_ms; });
+    std::ranges::sort(arrivals_, {},
+                      [](const Arrival& a) { return std::tuple(a.request.time_ms, a.place); });
     const std::uint64_t start = arrivals_.empty() ? 0 : arrivals_.front().request.time_ms;
     Trace& trace = reading_.builder.trace();
     std::vector<std::uint64_t> identities;
@@ -104,6 +107,7 @@ class RagpulseReader {
 
  private:
   struct Arrival {
+    std::size_t place = 0;  // in the file
     TraceRequest request;
     std::vector<std::uint32_t> ids;
   };

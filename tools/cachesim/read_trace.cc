@@ -15,7 +15,7 @@ using nlohmann::json;
 
 // As much of the file's beginning as tells the formats apart.
 Result<std::string> beginning(const std::string& path) {
-  constexpr std::size_t kEnough = 64 * 1024;
+  constexpr std::size_t kEnough = std::size_t{64} * 1024;
   KV_TRY(const OpenedFile file, open_file(path));
   std::string text(kEnough, '\0');
   std::size_t size = 0;

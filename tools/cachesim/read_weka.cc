@@ -79,8 +79,9 @@ Result<void> WekaSessions::finish(Reading& reading) {
   for (Arrival& arrival : arrivals_) {
     arrival.request.time_ms += arrival.session * reading.options.stagger_ms;
   }
-  std::ranges::stable_sort(
-      arrivals_, {}, [](const Arrival& a) { return std::tuple(a.request.time_ms, a.session); });
+  std::ranges::sort(arrivals_, {}, [](const Arrival& a) {
+    return std::tuple(a.request.time_ms, a.session, a.place);
+  });
   for (const Arrival& arrival : arrivals_) {
     const std::uint64_t base = std::uint64_t{arrival.session} << 32U;
     if (!reading.builder.add_runs(arrival.request, base, arrival.runs)) return kTooManyBlocks;

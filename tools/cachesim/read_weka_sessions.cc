@@ -107,7 +107,9 @@ Result<std::vector<Session>> read_sessions(Reading& reading) {
     if (verdict.empty()) {
       sessions.push_back(std::move(session));
     } else {
-      KV_TRY_VOID(count_broken(reading.options, trace, trace.lines, name + ": " + verdict));
+      std::string reason = name;
+      reason.append(": ").append(verdict);
+      KV_TRY_VOID(count_broken(reading.options, trace, trace.lines, reason));
     }
   }
   std::ranges::sort(sessions, {}, &Session::name);

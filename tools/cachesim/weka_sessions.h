@@ -3,6 +3,7 @@
 // own. Owner: the readers of both weka formats. Threads: none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,13 +16,14 @@ class WekaSessions {
  public:
   // A request of session `session` (from 0); its time counts from the session's start.
   void add(std::uint32_t session, const TraceRequest& request, std::vector<BlockRun> runs) {
-    arrivals_.push_back({session, request, std::move(runs)});
+    arrivals_.push_back({session, arrivals_.size(), request, std::move(runs)});
   }
   [[nodiscard]] Result<void> finish(Reading& reading);
 
  private:
   struct Arrival {
     std::uint32_t session = 0;
+    std::size_t place = 0;  // in the order of reading
     TraceRequest request;
     std::vector<BlockRun> runs;
   };
