@@ -69,6 +69,7 @@ bool VirtualTiers::comes_back(const Erased& erased) const {
 
 void VirtualTiers::adopt_epoch(const std::optional<Digest>& namespace_digest) {
   std::vector<std::pair<std::uint32_t, Place>> order;  // parents first
+  order.reserve(disk_.size());
   for (const auto& [place, disk_entry] : disk_) {
     order.emplace_back(disk_entry.entry.depth, place);
   }
