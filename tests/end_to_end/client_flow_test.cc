@@ -151,7 +151,7 @@ TEST_F(ServiceTest, ALongPromptInSeveralMessagesIsOneSequence) {
   ASSERT_NO_FATAL_FAILURE(start_service());
   auto client = connect();
   ASSERT_NE(client, nullptr);
-  TestRunner runner(connect());
+  ASSERT_TRUE(client->attach_pool(test_layout(), in(seconds(20))));
   ASSERT_TRUE(
       client->open(SequenceId(1), test_namespace(), prompt_of(11, 140'000), {}, in(seconds(20))));
   // It has more blocks than the pool has slots, which the service can only know from all parts.

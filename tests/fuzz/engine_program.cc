@@ -64,12 +64,8 @@ std::vector<std::uint32_t> EngineProgram::take_tokens() {
 }
 
 void EngineProgram::run() {
-  // A pool and a few clients, as every service has soon.
-  attach(1);
-  attach(2);
-  attach(3);
-  request(1, 0);
-  request(1, 1);
+  // A few clients with their pool, as every service has soon.
+  for (std::uint64_t client = 1; client <= kClients; ++client) enter(client);
   while (!bytes_.empty()) event();
   for (int round = 0; round < kContinuesMax && (!transfers_.empty() || !syncs_.empty()); ++round) {
     if (!transfers_.empty()) end_transfer(0, 0);
@@ -97,7 +93,7 @@ void EngineProgram::event() {
     // A program that starts again; or one that was not gone.
     const std::uint64_t client = 1 + take_below(kClients);
     if (take_below(4) != 0) step(core::ClientGone{ClientId(client)});
-    return attach(client);
+    return enter(client);
   }
   if (kind == 2) return time_passes();
   if (kind == 3) {
@@ -129,6 +125,13 @@ void EngineProgram::attach(std::uint64_t client) {
                             .role = is_admin ? core::ClientRole::admin : core::ClientRole::runner,
                             .tenant = client == 3 ? "another tenant" : "tenant",
                             .process_id = client});
+}
+
+// As a program that starts: without a pool it could open nothing.
+void EngineProgram::enter(std::uint64_t client) {
+  attach(client);
+  request(client, 0);
+  request(client, 1);
 }
 
 void EngineProgram::raw_frame() {

@@ -42,6 +42,7 @@ class EngineProgram {
 
   void event();
   void attach(std::uint64_t client);
+  void enter(std::uint64_t client);
   void raw_frame();
   void time_passes();
   void request(std::uint64_t client, std::uint8_t kind);
