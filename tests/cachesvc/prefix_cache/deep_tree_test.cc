@@ -14,7 +14,7 @@ namespace {
 constexpr GroupId kGroup{0};
 constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kLevels = 65'536;
-constexpr std::size_t kStackBytes = 256 * 1'024;
+constexpr std::size_t kStackBytes = std::size_t{256} * 1'024;
 
 Digest key_of(std::uint64_t number) {
   Digest digest;
