@@ -316,10 +316,11 @@ TEST(Program, APoolThatTheSystemDoesNotGiveIsOneErrorAndNoHalfService) {
   GTEST_SKIP() << "a sanitizer's own memory does not fit into the limit that this test sets";
 #endif
   const TempDir dir;
-  ChildProcess service({"/bin/sh", "-c",
-                        "ulimit -v 1000000 && exec \"$0\" serve --dir \"$1\" "
-                        "--set device.bytes=1GiB --set host.bytes=1MiB --set disk.bytes=0",
-                        std::string(KV_BINARY_DIR) + "/bin/cachesvc", dir.path()});
+  const std::string limited =
+      "ulimit -v 1000000 && exec \"$0\" serve --dir \"$1\" "
+      "--set device.bytes=1GiB --set host.bytes=1MiB --set disk.bytes=0";
+  ChildProcess service(
+      {"/bin/sh", "-c", limited, std::string(KV_BINARY_DIR) + "/bin/cachesvc", dir.path()});
   EXPECT_EQ(service.rest(), "");
   EXPECT_EQ(service.wait(), shell::kExitFailed);
   EXPECT_EQ(service.errors(),
