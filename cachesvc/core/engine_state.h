@@ -248,10 +248,10 @@ struct StepJob {
   std::span<const Token> tokens;
   std::uint32_t next_item = 0;
   StepReply reply;
-  // Before the append that goes on over several steps (kNoIndex: none does): blocks, version,
-  // slots.
+  // Before the append that goes on over several steps (kNoIndex: none does): blocks, version.
   std::uint32_t append_from = kNoIndex, append_version = 0;
-  std::size_t append_slots = 0;  // of the reply
+  std::size_t append_slots = 0;  // and slots of the reply
+  bool append_undone = false;    // it found no slot, and gives back what it took
   std::vector<StepItem> own_items;
   std::vector<Token> own_tokens;
 };
@@ -338,7 +338,7 @@ struct Engine::State {
                                                        const StepItem& item);
   [[nodiscard]] std::optional<Result<void>> append(StepJob& job, SequenceState& sequence,
                                                    const StepItem& item);
-  [[nodiscard]] Error undo_append(StepJob& job, SequenceState& sequence);
+  [[nodiscard]] std::optional<Result<void>> undo_append(StepJob& job, SequenceState& sequence);
   [[nodiscard]] std::optional<Result<void>> request_publish(ClientState& client, StepJob& job,
                                                             std::uint32_t index,
                                                             std::uint32_t value);

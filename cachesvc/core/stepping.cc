@@ -151,6 +151,7 @@ std::optional<Result<void>> Engine::State::apply_item(ClientState& client, StepJ
 
 std::optional<Result<void>> Engine::State::append(StepJob& job, SequenceState& sequence,
                                                   const StepItem& item) {
+  if (job.append_undone) return undo_append(job, sequence);
   const std::uint64_t tokens = sequence.tokens.size() + std::uint64_t{item.token_count};
   if (tokens > options_.sequence_tokens_max) {
     return Error{ErrorCode::too_large, "too many tokens in a sequence", "token_count"};
@@ -191,14 +192,19 @@ std::optional<Result<void>> Engine::State::append(StepJob& job, SequenceState& s
   return Result<void>();
 }
 
-// All or nothing: what the steps before were granted goes back, and the client hears nothing of it.
-Error Engine::State::undo_append(StepJob& job, SequenceState& sequence) {
-  for (std::uint32_t block = job.append_from; block < sequence.block_count; ++block) {
+// All or nothing: what the steps before were granted goes back, as many steps as that takes, and
+// the client hears nothing of it.
+std::optional<Result<void>> Engine::State::undo_append(StepJob& job, SequenceState& sequence) {
+  job.append_undone = true;
+  std::uint32_t left = sequence.block_count;
+  for (; left > job.append_from && budget_left(); --left) {
     for (std::uint32_t g = 0; g < group_count_; ++g) {
-      release_at(*find_client(job.client), 0, GroupId(g), entry(sequence, GroupId(g), block));
+      release_at(*find_client(job.client), 0, GroupId(g), entry(sequence, GroupId(g), left - 1));
     }
   }
-  shrink_table(sequence, job.append_from);
+  shrink_table(sequence, left);
+  if (left > job.append_from) return std::nullopt;
+  job.append_undone = false;
   sequence.table_version = job.append_version;
   std::vector<TableDelta>& deltas = job.reply.deltas;
   while (!deltas.empty() && deltas.back().slot_offset >= job.append_slots) deltas.pop_back();
