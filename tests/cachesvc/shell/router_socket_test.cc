@@ -274,11 +274,13 @@ const std::vector<std::string>& old_greetings() {
   return greetings;
 }
 
-// Nobody listens there: sending fails.
+// Nobody listens there: it is closed, and sending fails.
 FileDescriptor try_connect_stream(const std::string& endpoint) {
   FileDescriptor raw(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = unix_address(endpoint.substr(std::string("ipc://").size()));
-  (void)connect(raw.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  if (connect(raw.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return FileDescriptor();
+  }
   return raw;
 }
 
