@@ -264,7 +264,7 @@ TEST_F(RouterSocketTest, AnEndpointThatCannotBeBoundIsAnError) {
 
 // What libzmq takes for a peer of ZMTP 1.0, with and without its own greeting, and of ZMTP 2.0.
 const std::vector<std::string>& old_greetings() {
-  using namespace std::string_literals;
+  using std::string_literals::operator""s;
   static const std::vector<std::string> greetings = {
       "\x01\x00\x04\x00"
       "abc"s,
