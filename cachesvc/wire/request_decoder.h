@@ -57,7 +57,6 @@ class RequestDecoder {
 
   std::unique_ptr<std::byte[]> copy_;  // kMessageBytesMax, for frames that arrive misaligned
   std::vector<core::StepItem> items_;  // kStepItemsMax
-  std::vector<SequenceId> children_;   // kStepItemsMax
   KvLayout layout_;
   NamespaceFields fields_;
   Envelope envelope_;
