@@ -32,14 +32,12 @@ void FlatMap::insert(std::uint64_t hash, std::uint32_t value) {
 }
 
 std::uint32_t FlatMap::position_of(std::uint64_t hash, std::uint32_t value) const {
-  const std::uint32_t tag = tag_of(hash);
-  std::uint32_t i = home_of(tag);
-  for (std::uint32_t distance = 0;; ++distance) {
-    const Entry& entry = entries_[i];
-    KV_CHECK(entry.value != kNone && distance_of(entry, i) >= distance);
-    if (entry.tag == tag && entry.value == value) return i;
+  std::uint32_t i = home_of(tag_of(hash));
+  while (entries_[i].value != value) {
+    KV_CHECK(entries_[i].value != kNone);
     i = next(i);
   }
+  return i;
 }
 
 void FlatMap::replace(std::uint64_t hash, std::uint32_t old_value, std::uint32_t new_value) {
@@ -47,11 +45,12 @@ void FlatMap::replace(std::uint64_t hash, std::uint32_t old_value, std::uint32_t
   entries_[position_of(hash, old_value)].value = new_value;
 }
 
+// What follows moves up by one, until an entry that is at home.
 void FlatMap::erase(std::uint64_t hash, std::uint32_t value) {
   std::uint32_t hole = position_of(hash, value);
   for (std::uint32_t i = next(hole);; i = next(i)) {
-    const Entry& entry = entries_[i];
-    if (entry.value == kNone || distance_of(entry, i) == 0) break;
+    const Entry entry = entries_[i];
+    if (entry.value == kNone || home_of(entry.tag) == i) break;
     entries_[hole] = entry;
     hole = i;
   }

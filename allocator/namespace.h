@@ -22,6 +22,17 @@ struct NamespaceFields {
   std::uint32_t block_tokens = 16;  // part of the identity only when it is no multiple of 16
 };
 
+// A field by name: where two namespaces of one tenant differ.
+enum class NamespaceField : std::uint8_t {
+  none,
+  weights,
+  model_config,
+  adapter,
+  adapter_revision,
+  salt
+};
+inline constexpr std::uint8_t kNamespaceFieldCount = 6;
+
 inline constexpr std::size_t kNamespaceFieldBytesMax = 4096;  // each field
 
 // Canonical bytes: "cachesvc-namespace-v1", then for every field its type tag (1 byte), its length

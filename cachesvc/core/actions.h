@@ -14,6 +14,7 @@
 #include "allocator/base/result.h"
 #include "allocator/base/token.h"
 #include "allocator/kv_layout.h"
+#include "allocator/namespace.h"
 #include "cachesvc/core/inputs.h"
 
 namespace kv::core {
@@ -61,6 +62,14 @@ struct TableDelta {
   std::uint32_t slot_offset = 0;
   std::uint32_t slot_count = 0;
 };
+// To be done on the client's device before the work of its next step: the first `token_count`
+// tokens of a block go into another slot. Both slots stay as they are until that step is completed.
+struct BlockCopy {
+  SequenceId sequence;  // whose table names the new slot
+  GroupId group;
+  SlotId from_slot, to_slot;
+  std::uint32_t token_count = 0;
+};
 struct StepReply {
   struct Failure {
     std::uint32_t item = 0;  // index in the Step's items; all others succeeded
@@ -74,11 +83,58 @@ struct StepReply {
   std::vector<TableDelta> deltas;
   std::vector<SlotId> slots;
   std::vector<Ended> ended;  // one for each free
+  std::vector<BlockCopy> copies;
 };
 struct LookupReply {
   std::uint64_t hit_tokens = 0;
   std::array<std::uint64_t, kTierCount> hit_tokens_by_tier{};
   std::uint64_t known_tokens = 0;  // longest known path, holes included
+};
+// Why a token of a prompt is computed (DESIGN section 7): a closed list.
+enum class MissReason : std::uint8_t {
+  never_stored,
+  diverged,          // the block of the first token that differs from what is stored
+  after_divergence,  // the blocks behind it
+  below_block,       // the last tokens, too few for a block
+  tail_recompute,    // the last block: one token at least is computed
+  other_namespace,   // stored, but under another `field` of the namespace
+  evicted,
+  dropped_before_writeback,  // evicted while a lower tier was still to get it
+  in_flight,                 // being computed by a sequence that runs
+  load_failed,
+  corrupt,
+  not_cacheable,
+  history_lost,  // stored once; what became of it is not known any more
+};
+inline constexpr std::uint8_t kMissReasonCount = 13;
+enum class MissCause : std::uint8_t {
+  none,
+  room,      // evicted: others needed the slot
+  cleared,   // evicted, or not cacheable: by a Clear or a new epoch
+  io_error,  // load_failed
+  orphaned,  // load_failed: found on the disk without the blocks in front of it
+  no_room,   // not cacheable: the index of blocks was full
+  dropped,   // not cacheable: computed after blocks in front of it had been dropped
+};
+inline constexpr std::uint8_t kMissCauseCount = 7;
+struct WhyReply {
+  // A run of computed tokens with one reason. The facts are those of its first block.
+  struct Span {
+    std::uint32_t first_token = 0, token_count = 0;
+    MissReason reason = MissReason::never_stored;
+    MissCause cause = MissCause::none;
+    Tier tier = Tier::device;  // of the copy that went last
+    NamespaceField field = NamespaceField::none;
+    std::uint32_t position = 0;  // diverged: of the first token that differs
+    std::uint32_t reuses = 0;    // how often other requests hit the block that is gone
+    std::uint64_t ago_ms = 0;    // when it went
+    friend bool operator==(const Span&, const Span&) = default;
+  };
+  std::uint64_t prompt_tokens = 0;
+  std::array<std::uint64_t, kTierCount> hit_tokens{};  // these + computed_tokens = prompt_tokens
+  std::uint64_t computed_tokens = 0;
+  std::vector<Span> spans;       // of the computed tokens: in order, without a gap
+  std::uint64_t history_ms = 0;  // what became of every block that went since then is known
 };
 struct TierStatus {
   std::uint64_t slot_bytes = 0;
@@ -161,7 +217,7 @@ struct ClearReply {
 };
 using ReplyBody =
     std::variant<std::monostate, HelloReply, AttachPoolReply, AdmitReply, StepReply, LookupReply,
-                 StatusReply, TreeReply, DemoteReply, FlushReply, ClearReply>;
+                 StatusReply, TreeReply, DemoteReply, FlushReply, ClearReply, WhyReply>;
 
 struct Reply {
   ClientId client;

@@ -96,11 +96,22 @@ void add(Mixer& mixer, const StepReply::Failure& failure) {
   mixer.all(failure.item, failure.error);
 }
 void add(Mixer& mixer, const StepReply::Ended& ended) { mixer.all(ended.sequence, ended.account); }
+void add(Mixer& mixer, const BlockCopy& copy) {
+  mixer.all(copy.sequence, copy.group, copy.from_slot, copy.to_slot, copy.token_count);
+}
 void add(Mixer& mixer, const StepReply& reply) {
-  mixer.all(reply.failures, reply.deltas, reply.slots, reply.ended);
+  mixer.all(reply.failures, reply.deltas, reply.slots, reply.ended, reply.copies);
 }
 void add(Mixer& mixer, const LookupReply& reply) {
   mixer.all(reply.hit_tokens, reply.hit_tokens_by_tier, reply.known_tokens);
+}
+void add(Mixer& mixer, const WhyReply::Span& span) {
+  mixer.all(span.first_token, span.token_count, span.reason, span.cause, span.tier, span.field,
+            span.position, span.reuses, span.ago_ms);
+}
+void add(Mixer& mixer, const WhyReply& reply) {
+  mixer.all(reply.prompt_tokens, reply.hit_tokens, reply.computed_tokens, reply.spans,
+            reply.history_ms);
 }
 void add(Mixer& mixer, const TierStatus& tier) {
   mixer.all(tier.slot_bytes, tier.slots, tier.free, tier.held, tier.cached, tier.fenced,

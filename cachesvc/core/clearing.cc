@@ -211,8 +211,9 @@ void Engine::State::drop_upward(ClearJob& job) {
 
 // True when the reply went out; else it waits for the disk.
 bool Engine::State::conclude_clear(ClearJob& job) {
-  const bool reaches_disk = job.all_tiers || job.tier == Tier::disk;
-  if (reaches_disk && tier_on(Tier::disk)) {
+  // Also while it is off: a disk that could not be opened may hold what this is to clear.
+  const bool has_disk = options_.tier_bytes[tier_index(Tier::disk)] > 0;
+  if (has_disk && (job.all_tiers || job.tier == Tier::disk)) {
     job.phase = ClearJob::Phase::sync;
     job.sync_id = ++sync_id_;
     actions_->syncs.push_back({job.sync_id});

@@ -66,11 +66,11 @@ void Engine::State::on(const DiskOff& /*input*/) {
     options_.tier_bytes[tier_index(Tier::disk)] = 0;
     return;
   }
-  recovering_ = false;
   for (std::uint32_t g = 0; g < group_count_; ++g) {
     const BlockPool& pool = cache().pool(Tier::disk, GroupId(g));
     if (pool.count(SlotState::free) != pool.slot_count()) return;
   }
+  recovering_ = false;
   slot_count_[tier_index(Tier::disk)] = 0;
   landing_reserve_ = 0;
   while (!save_to_disk_.empty()) save_to_disk_.pop();

@@ -15,10 +15,14 @@ std::uint64_t slots_of(const Reply& reply) {
   if (const auto* step = std::get_if<StepReply>(&reply.body)) {
     const std::uint64_t bytes = step->failures.size() * sizeof(StepReply::Failure) +
                                 step->deltas.size() * sizeof(TableDelta) +
-                                step->ended.size() * sizeof(StepReply::Ended);
+                                step->ended.size() * sizeof(StepReply::Ended) +
+                                step->copies.size() * sizeof(BlockCopy);
     return step->slots.size() + bytes / sizeof(SlotId);
   }
   if (const auto* tree = std::get_if<TreeReply>(&reply.body)) return tree->nodes.size() * 32;
+  if (const auto* why = std::get_if<WhyReply>(&reply.body)) {
+    return why->spans.size() * sizeof(WhyReply::Span) / sizeof(SlotId);
+  }
   if (const auto* status = std::get_if<StatusReply>(&reply.body)) return status->epochs.size() * 10;
   return 0;
 }

@@ -1,5 +1,5 @@
-// The Engine's inner state, shared by its source files only (one noun each): clients, sequences,
-// moves and jobs. Not a public header. Owner: Engine. Threads: none. Cost: see each function.
+// The Engine's inner state, shared by its source files only: clients, and everything together. Not
+// a public header. Owner: Engine. Threads: none. Cost: see each function.
 #pragma once
 
 #include <array>
@@ -12,12 +12,14 @@
 
 #include "allocator/flat_map.h"
 #include "cachesvc/core/engine.h"
+#include "cachesvc/core/jobs.h"
+#include "cachesvc/core/move.h"
 #include "cachesvc/core/prefix_cache.h"
 #include "cachesvc/core/retired_queue.h"
+#include "cachesvc/core/sequence_state.h"
 
 namespace kv::core {
 
-inline constexpr std::uint32_t kNoIndex = 0xFFFFFFFFU;
 inline constexpr std::uint32_t kRetryAfterUs = 2'000;
 // Slots that the kept replies of one client may name together: 1 MiB of them.
 inline constexpr std::uint64_t kKeptReplySlotsMax = 262'144;
@@ -70,192 +72,6 @@ struct ClientState {
   std::uint64_t prompt_tokens = 0;  // of its sequences that have not ended
 };
 
-enum class SequencePhase : std::uint8_t {
-  unused,
-  opened,
-  waiting,    // an Admit waits for another sequence's load, or its admission
-  admitting,  // slots accumulate over several steps
-  loading,
-  admitted,
-  unwinding,  // a load failed: gives everything back, then is opened again
-  fencing,    // its client expired: slots are being fenced
-  fenced,
-  ending,  // gives everything back, then is unused
-};
-
-enum class LoadPhase : std::uint8_t { on_disk, from_disk, in_host, to_device, arrived, added };
-struct LoadItem {
-  std::uint32_t path_index = 0;
-  LoadPhase phase = LoadPhase::in_host;
-  bool landed = false;  // its host bytes lie in landing slots of its own, not in the block's copy
-};
-
-struct GroupSlot {
-  GroupId group;
-  SlotId slot;
-};
-
-struct ReplacedSlot {
-  std::uint32_t version = 0;
-  GroupId group;
-  SlotId slot;
-};
-
-struct SequenceState {
-  std::uint64_t serial = 0;
-  SequencePhase phase = SequencePhase::unused;
-  ClientId client;
-  SequenceId id;
-  RootId root;
-  Digest namespace_digest;
-  bool skip_read = false;
-  bool accept_rewrite = true;
-  bool outdated = false;  // its namespace was cleared since: reads and publishes nothing cached
-  std::uint32_t uncacheable_blocks = 0;  // that it would have published otherwise
-  std::vector<Token> tokens;
-  std::uint64_t prompt_tokens = 0;  // as counted by the limits of them
-  std::vector<SlotId> table;        // group-major
-  std::vector<std::uint8_t> owned;  // by block
-  std::uint32_t block_count = 0;
-  std::uint32_t published_blocks = 0;
-  std::uint32_t publish_requested = 0;  // tokens of the last publish, applied or waiting
-  bool publish_stopped = false;         // the tree had no room: what follows stays private
-  BlockId deepest;
-  std::uint32_t table_version = 0;
-  std::vector<ReplacedSlot> replaced;
-  Account account;
-  // admission
-  RequestId admit_request;
-  std::uint32_t max_new_tokens = 0;
-  std::uint32_t blocks_wanted = 0;
-  std::uint32_t hit_blocks = 0;
-  std::uint32_t cursor = 0;  // next block of an admission or an ending that goes on
-  std::vector<BlockId> path;
-  std::vector<LoadItem> loads;
-  std::vector<SlotId> landing;  // loads x groups
-  std::uint32_t loads_added = 0;
-  std::uint32_t loads_in_flight = 0;
-  bool load_failed = false;
-};
-
-// One run of blocks on its way between two tiers: one transfer for each layer group.
-struct Move {
-  enum class Purpose : std::uint8_t { save, land, load };
-  bool active = false;
-  std::uint64_t serial = 0;
-  std::uint64_t origin = 0;  // of a retry: the serial of the first try; else its own
-  bool is_retry = false;     // of blocks that found no room on the disk
-  Tier from = Tier::device;
-  Tier to = Tier::host;
-  Purpose purpose = Purpose::save;
-  std::uint32_t sequence = kNoIndex;   // land, load
-  std::uint32_t outstanding = 0;       // transfers not yet reported
-  std::vector<std::uint8_t> reported;  // by group
-  std::vector<BlockId> blocks;
-  std::vector<std::uint32_t> items;      // land, load: index in the sequence's loads
-  std::vector<SlotId> from_slots;        // group x block
-  std::vector<SlotId> to_slots;          // group x block
-  std::vector<std::uint32_t> checksums;  // group x block
-  std::vector<std::uint8_t> written;     // group x block
-  std::vector<BlockOutcome> outcomes;    // by block: the worst of its groups
-};
-
-// Blocks to be copied down one link, first in first out. Entries are checked when their turn comes.
-class SaveQueue {
- public:
-  explicit SaveQueue(std::uint32_t capacity) : entries_(capacity) {}
-  [[nodiscard]] bool empty() const { return count_ == 0; }
-  [[nodiscard]] BlockId front() const { return entries_[head_]; }
-  void pop() {
-    ++popped_;
-    head_ = (head_ + 1) % capacity();
-    --count_;
-  }
-  // False when full: the block stays unsaved until a flush looks for it.
-  bool push(BlockId block) {
-    if (count_ == capacity()) return false;
-    entries_[(head_ + count_) % capacity()] = block;
-    ++count_;
-    ++pushed_;
-    return true;
-  }
-  // Of all time: when popped() reaches what pushed() was, everything from before had its turn.
-  [[nodiscard]] std::uint64_t pushed() const { return pushed_; }
-  [[nodiscard]] std::uint64_t popped() const { return popped_; }
-
- private:
-  [[nodiscard]] std::uint32_t capacity() const {
-    return static_cast<std::uint32_t>(entries_.size());
-  }
-  std::vector<BlockId> entries_;
-  std::uint32_t head_ = 0;
-  std::uint32_t count_ = 0;
-  std::uint64_t pushed_ = 0;
-  std::uint64_t popped_ = 0;
-};
-
-// Demote or Flush in progress.
-struct SaveJob {
-  enum class Phase : std::uint8_t { scan, save, settle, drop, sync };
-  ClientId client;
-  RequestId request;
-  bool flush = false;
-  Tier tier = Tier::device;  // demote
-  Phase phase = Phase::scan;
-  std::uint32_t cursor = 0;  // BlockId of the scan
-  std::uint64_t saved_at_start = 0;
-  std::uint64_t missing = 0;  // flush: copies that this round's scan found missing
-  std::uint64_t missing_before = ~std::uint64_t{0};  // and that of the round before
-  std::uint64_t pushed_to_host = 0;                  // at the end of the scan
-  std::uint64_t pushed_to_disk = 0;
-  std::uint64_t last_move = 0;  // the youngest move to wait for
-  std::uint64_t dropped = 0;
-  std::uint64_t sync_id = 0;
-  std::uint64_t durable = 0;
-};
-
-// Clear or SetEpoch in progress.
-struct ClearJob {
-  enum class Phase : std::uint8_t {
-    recover,  // one tier: the disk index is read to its end first
-    drop,     // one tier: its copies go, one scan
-    count,    // one tier: what is left
-    give_up,  // all tiers: each retired block has its turn
-    settle,   // moves to and from the disk, from before, end
-    sync,
-  };
-  ClientId client;  // none(): gone, nobody waits for the reply
-  RequestId request;
-  bool all_tiers = true;
-  Tier tier = Tier::device;
-  bool all_namespaces = true;
-  Digest namespace_digest;
-  Phase phase = Phase::give_up;
-  std::uint32_t cursor = 0;  // BlockId of the scan
-  BlockId path;              // where its way upward goes on
-  std::uint64_t roots = 0;   // RetiredQueue::added() when it began
-  std::uint64_t last_move = 0;
-  std::uint64_t sync_id = 0;
-  ClearReply answer;
-};
-
-// A Step being applied: spans point into the input, or into own memory once suspended.
-struct StepJob {
-  ClientId client;
-  RequestId request;
-  std::uint64_t step_seq = 0;
-  std::span<const StepItem> items;
-  std::span<const Token> tokens;
-  std::uint32_t next_item = 0;
-  StepReply reply;
-  // Before the append that goes on over several steps (kNoIndex: none does): blocks, version,
-  // slots.
-  std::uint32_t append_from = kNoIndex, append_version = 0;
-  std::size_t append_slots = 0;  // of the reply
-  std::vector<StepItem> own_items;
-  std::vector<Token> own_tokens;
-};
-
 struct Engine::State {
   explicit State(const Options& given);
 
@@ -292,6 +108,7 @@ struct Engine::State {
   [[nodiscard]] Result<void> check_prompt(const ClientState& client, std::uint32_t index,
                                           std::uint64_t added);
   void on(const Lookup& input);
+  void on(const Why& input);
   // The root of a namespace; an empty one that no sequence uses gives way when there are too many.
   [[nodiscard]] Result<RootId> open_root(const Digest& digest);
   [[nodiscard]] Digest digest_of(const NamespaceFields& fields, const ClientState& client) const;
@@ -338,7 +155,7 @@ struct Engine::State {
                                                        const StepItem& item);
   [[nodiscard]] std::optional<Result<void>> append(StepJob& job, SequenceState& sequence,
                                                    const StepItem& item);
-  [[nodiscard]] Error undo_append(StepJob& job, SequenceState& sequence);
+  [[nodiscard]] std::optional<Result<void>> undo_append(StepJob& job, SequenceState& sequence);
   [[nodiscard]] std::optional<Result<void>> request_publish(ClientState& client, StepJob& job,
                                                             std::uint32_t index,
                                                             std::uint32_t value);

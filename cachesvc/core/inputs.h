@@ -93,8 +93,13 @@ enum class StepOp : std::uint8_t {
   truncate,     // keep the first `value` tokens; not below what was published
   free,         // the sequence ends; published blocks stay cached
   acknowledge,  // table version `value` is in use: entries replaced by it are no longer read
+  fork,     // Step::children[value] begins as a copy of the sequence, with room for `token_count`
+            // tokens more: it shares published blocks, and the others are copied (BlockCopy)
+  preempt,  // its slots are given back, its tokens stay: Admit goes on with what is cached by then
+  drop,     // no KV is kept at positions [token_offset, +token_count), which are whole blocks; what
+            // is computed from now on is not cacheable
 };
-inline constexpr std::uint8_t kStepOpCount = 5;
+inline constexpr std::uint8_t kStepOpCount = 8;
 
 struct StepItem {
   SequenceId sequence;
@@ -113,12 +118,21 @@ struct Step {
   std::uint64_t completed_step = 0;  // all steps up to this one are finished on the device
   std::span<const StepItem> items;
   std::span<const Token> tokens;
+  std::span<const SequenceId> children{};  // ids of forked sequences
 };
 
 // Hits by tier for a prompt; changes nothing.
 struct Lookup {
   RequestHeader header;
   const NamespaceFields* fields = nullptr;
+  std::span<const Token> tokens;
+};
+
+// Where each token of a prompt would come from, and why those that are computed are; changes
+// nothing. For administrators and observers.
+struct Why {
+  RequestHeader header;
+  const NamespaceFields* fields = nullptr;  // never null; its tenant is ignored
   std::span<const Token> tokens;
 };
 
@@ -224,6 +238,6 @@ struct Continue {};  // as long as Actions::continue_wanted says so
 using InputView =
     std::variant<Hello, Heartbeat, Bye, AttachPool, Open, Admit, Step, Lookup, Status, Tree, Demote,
                  Flush, ClientAttached, ClientGone, TransferDone, Recovered, DiskFormat, DiskSynced,
-                 Tick, Continue, DiskOff, Clear, SetEpoch>;
+                 Tick, Continue, DiskOff, Clear, SetEpoch, Why>;
 
 }  // namespace kv::core

@@ -213,4 +213,10 @@ void Engine::State::on(const Lookup& input) {
   reply(*client, input.header.request, answer);
 }
 
+void Engine::State::on(const Why& input) {
+  ClientState* client = enter(input.header, false);
+  if (client == nullptr) return;
+  refuse(*client, input.header.request, {ErrorCode::unsupported, "not served yet", {}});
+}
+
 }  // namespace kv::core

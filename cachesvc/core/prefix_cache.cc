@@ -185,6 +185,7 @@ void PrefixCache::add_copy(BlockId block, GroupId group, Tier tier, SlotId slot)
   pool(tier, group).set_cached(slot);
   records_.set_slot(block, group, tier, slot);
   if (was_hole) --hole_count_;
+  if (has_copy(block, tier)) ++copy_counts_[tier_index(tier)];
   if (is_covered(block)) ++covered_counts_[copy_index(group, tier)];
   count_at_parent(block, group, tier, true);
   refresh_after_copy(block, tier);
@@ -195,6 +196,7 @@ void PrefixCache::drop_copy(BlockId block, GroupId group, Tier tier) {
   KV_CHECK(!slot.is_none());
   EvictionOrder& order = orders_[tier_index(tier)];
   const bool evicted = order.is_told_of_copies() && order.is_evictable(block);
+  if (has_copy(block, tier)) --copy_counts_[tier_index(tier)];
   records_.set_slot(block, group, tier, SlotId::none());
   pool(tier, group).release(slot);
   if (is_hole(block)) ++hole_count_;

@@ -124,6 +124,8 @@ class PrefixCache {
   // found.
   [[nodiscard]] BlockId find_key(const Digest& key) const;
   [[nodiscard]] std::uint32_t hole_count() const;
+  // Blocks with a copy of every group in the tier.
+  [[nodiscard]] std::uint32_t copy_count(Tier tier) const { return copy_counts_[tier_index(tier)]; }
   [[nodiscard]] std::uint32_t covered_count(Tier tier, GroupId group) const;
   [[nodiscard]] std::uint64_t metadata_bytes() const;
 
@@ -189,6 +191,7 @@ class PrefixCache {
   std::vector<std::uint32_t> covered_counts_;  // by copy_index
   std::vector<std::unique_ptr<std::uint32_t[]>> fact_chunks_;
   mutable std::vector<PrefixTree::Run> runs_;  // of the last match, kept for its memory
+  std::array<std::uint32_t, kTierCount> copy_counts_{};
   std::uint32_t hole_count_ = 0;
   std::uint64_t use_ = 0;  // the use counter
 };

@@ -337,10 +337,7 @@ bool Engine::State::run_save_job(SaveJob& job) {
     }
     if (job.flush) {
       job.phase = SaveJob::Phase::sync;
-      job.durable =
-          tier_on(Tier::disk)
-              ? cache().pool(Tier::disk, GroupId(0)).count(SlotState::cached) - retired_on_disk()
-              : 0;
+      job.durable = tier_on(Tier::disk) ? cache().copy_count(Tier::disk) - retired_on_disk() : 0;
       job.sync_id = ++sync_id_;
       actions_->syncs.push_back({job.sync_id});
     } else {

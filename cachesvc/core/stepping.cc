@@ -18,10 +18,17 @@ Result<void> check_step(const Step& step, const ClientState& client) {
   if (step.items.size() > kStepItemsMax || step.tokens.size() > kTokensPerMessageMax) {
     return Error{ErrorCode::too_large, "too many items or tokens in a step", "items"};
   }
+  if (step.children.size() > kStepItemsMax) {
+    return Error{ErrorCode::too_large, "too many children in a step", "children"};
+  }
   for (const StepItem& item : step.items) {
-    if (item.token_offset > step.tokens.size() ||
-        item.token_count > step.tokens.size() - item.token_offset) {
+    const bool outside = item.op == StepOp::append &&
+                         std::uint64_t{item.token_offset} + item.token_count > step.tokens.size();
+    if (outside) {
       return Error{ErrorCode::invalid, "an item names tokens outside the step's", "token_offset"};
+    }
+    if (item.op == StepOp::fork && item.value >= step.children.size()) {
+      return Error{ErrorCode::invalid, "an item names a child outside the step's", "value"};
     }
   }
   return {};
@@ -57,6 +64,7 @@ void Engine::State::on(const Step& input) {
   job.step_seq = input.step_seq;
   job.items = input.items;
   job.tokens = input.tokens;
+  job.children = input.children;
   job.next_item = 0;
   job.reply = {};
   if (run_step(job)) {
@@ -66,8 +74,10 @@ void Engine::State::on(const Step& input) {
   auto suspended = std::make_unique<StepJob>(std::move(job));
   suspended->own_items.assign(input.items.begin(), input.items.end());
   suspended->own_tokens.assign(input.tokens.begin(), input.tokens.end());
+  suspended->own_children.assign(input.children.begin(), input.children.end());
   suspended->items = suspended->own_items;
   suspended->tokens = suspended->own_tokens;
+  suspended->children = suspended->own_children;
   step_jobs_.push_back(std::move(suspended));
   client->step_suspended = true;
   defer(*client, input.header.request);
@@ -143,6 +153,10 @@ std::optional<Result<void>> Engine::State::apply_item(ClientState& client, StepJ
       return truncate(client, job, sequence, item.value);
     case StepOp::acknowledge:
       return acknowledge(client, job, sequence, item.value);
+    case StepOp::fork:
+    case StepOp::preempt:
+    case StepOp::drop:
+      return Error{ErrorCode::unsupported, "not served yet", "op"};
     case StepOp::free:
       break;
   }
@@ -151,6 +165,7 @@ std::optional<Result<void>> Engine::State::apply_item(ClientState& client, StepJ
 
 std::optional<Result<void>> Engine::State::append(StepJob& job, SequenceState& sequence,
                                                   const StepItem& item) {
+  if (job.append_undone) return undo_append(job, sequence);
   const std::uint64_t tokens = sequence.tokens.size() + std::uint64_t{item.token_count};
   if (tokens > options_.sequence_tokens_max) {
     return Error{ErrorCode::too_large, "too many tokens in a sequence", "token_count"};
@@ -191,14 +206,19 @@ std::optional<Result<void>> Engine::State::append(StepJob& job, SequenceState& s
   return Result<void>();
 }
 
-// All or nothing: what the steps before were granted goes back, and the client hears nothing of it.
-Error Engine::State::undo_append(StepJob& job, SequenceState& sequence) {
-  for (std::uint32_t block = job.append_from; block < sequence.block_count; ++block) {
+// All or nothing: what the steps before were granted goes back, as many steps as that takes, and
+// the client hears nothing of it.
+std::optional<Result<void>> Engine::State::undo_append(StepJob& job, SequenceState& sequence) {
+  job.append_undone = true;
+  std::uint32_t left = sequence.block_count;
+  for (; left > job.append_from && budget_left(); --left) {
     for (std::uint32_t g = 0; g < group_count_; ++g) {
-      release_at(*find_client(job.client), 0, GroupId(g), entry(sequence, GroupId(g), block));
+      release_at(*find_client(job.client), 0, GroupId(g), entry(sequence, GroupId(g), left - 1));
     }
   }
-  shrink_table(sequence, job.append_from);
+  shrink_table(sequence, left);
+  if (left > job.append_from) return std::nullopt;
+  job.append_undone = false;
   sequence.table_version = job.append_version;
   std::vector<TableDelta>& deltas = job.reply.deltas;
   while (!deltas.empty() && deltas.back().slot_offset >= job.append_slots) deltas.pop_back();

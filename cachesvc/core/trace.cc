@@ -1,5 +1,6 @@
 #include "cachesvc/core/trace.h"
 
+#include <algorithm>
 #include <bit>
 #include <string_view>
 #include <type_traits>
@@ -74,9 +75,16 @@ void visit_fields(Archive& archive, Step& input) {
   archive.list(input.items, archive.step_items(),
                [&](StepItem& item) { visit_fields(archive, item); });
   archive.tokens(input.tokens);
+  archive.list(input.children, archive.children(), [&](SequenceId& child) { archive.id(child); });
 }
 template <class Archive>
 void visit_fields(Archive& archive, Lookup& input) {
+  visit_fields(archive, input.header);
+  archive.name_space(input.fields);
+  archive.tokens(input.tokens);
+}
+template <class Archive>
+void visit_fields(Archive& archive, Why& input) {
   visit_fields(archive, input.header);
   archive.name_space(input.fields);
   archive.tokens(input.tokens);
@@ -176,18 +184,17 @@ bool is_sound(const Input& input) {
     return input.layout != nullptr && validate(*input.layout).has_value();
   } else if constexpr (std::is_same_v<Input, Open>) {
     return (!input.first || input.fields != nullptr) && input.tokens.size() <= kTokensPerMessageMax;
-  } else if constexpr (std::is_same_v<Input, Lookup>) {
+  } else if constexpr (std::is_same_v<Input, Lookup> || std::is_same_v<Input, Why>) {
     return input.fields != nullptr && input.tokens.size() <= kTokensPerMessageMax;
   } else if constexpr (std::is_same_v<Input, SetEpoch>) {
     return input.fields != nullptr;
   } else if constexpr (std::is_same_v<Input, Step>) {
-    if (input.items.size() > kStepItemsMax || input.tokens.size() > kTokensPerMessageMax) {
-      return false;
-    }
-    for (const StepItem& item : input.items) {
-      if (std::uint64_t{item.token_offset} + item.token_count > input.tokens.size()) return false;
-    }
-    return true;
+    return input.items.size() <= kStepItemsMax && input.tokens.size() <= kTokensPerMessageMax &&
+           input.children.size() <= kStepItemsMax &&
+           std::ranges::all_of(input.items, [&input](const StepItem& item) {
+             return item.op != StepOp::append ||
+                    std::uint64_t{item.token_offset} + item.token_count <= input.tokens.size();
+           });
   } else if constexpr (std::is_same_v<Input, TransferDone>) {
     return input.outcomes.size() <= kTransferBlocksMax &&
            input.checksums.size() <= kTransferBlocksMax;

@@ -17,7 +17,7 @@
 
 namespace kv::core {
 
-inline constexpr std::uint32_t kTraceVersion = 2;
+inline constexpr std::uint32_t kTraceVersion = 3;
 
 // Appends one record (length-prefixed, little endian) to `out`.
 void append_record(TimePoint now, const InputView& input, std::vector<std::byte>& out);

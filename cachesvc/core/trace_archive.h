@@ -23,6 +23,7 @@ namespace kv::core {
 struct TraceStorage {
   std::vector<Token> tokens;
   std::vector<StepItem> step_items;
+  std::vector<SequenceId> children;
   std::vector<BlockOutcome> outcomes;
   std::vector<std::uint32_t> checksums;
   std::vector<RecoveredEntry> recovered_entries;
@@ -106,6 +107,7 @@ class TraceWriter {
   }
 
   static std::nullptr_t step_items() { return nullptr; }
+  static std::nullptr_t children() { return nullptr; }
   static std::nullptr_t outcomes() { return nullptr; }
   static std::nullptr_t checksums() { return nullptr; }
   static std::nullptr_t recovered_entries() { return nullptr; }
@@ -196,6 +198,7 @@ class TraceParser {
   }
 
   std::vector<StepItem>& step_items() { return storage_.step_items; }
+  std::vector<SequenceId>& children() { return storage_.children; }
   std::vector<BlockOutcome>& outcomes() { return storage_.outcomes; }
   std::vector<std::uint32_t>& checksums() { return storage_.checksums; }
   std::vector<RecoveredEntry>& recovered_entries() { return storage_.recovered_entries; }

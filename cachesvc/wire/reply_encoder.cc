@@ -24,6 +24,15 @@ static_assert(static_cast<std::uint8_t>(wire::ErrorCode::MAX) == kErrorCodeCount
 static_assert(static_cast<std::uint8_t>(wire::NoticeKind::lease_expired) ==
               static_cast<std::uint8_t>(core::NoticeKind::lease_expired));
 static_assert(static_cast<std::uint8_t>(wire::NoticeKind::MAX) == core::kNoticeKindCount - 1);
+static_assert(static_cast<std::uint8_t>(wire::MissReason::MAX) == core::kMissReasonCount - 1);
+static_assert(static_cast<std::uint8_t>(wire::MissReason::history_lost) ==
+              static_cast<std::uint8_t>(core::MissReason::history_lost));
+static_assert(static_cast<std::uint8_t>(wire::MissCause::MAX) == core::kMissCauseCount - 1);
+static_assert(static_cast<std::uint8_t>(wire::MissCause::dropped) ==
+              static_cast<std::uint8_t>(core::MissCause::dropped));
+static_assert(static_cast<std::uint8_t>(wire::NamespaceField::MAX) == kNamespaceFieldCount - 1);
+static_assert(static_cast<std::uint8_t>(wire::NamespaceField::salt) ==
+              static_cast<std::uint8_t>(NamespaceField::salt));
 // Lists by tier and structs with a field for each tier.
 static_assert(kTierCount == 4);
 static_assert(sizeof(SlotId) == sizeof(std::uint32_t));
@@ -123,8 +132,13 @@ Body encode_body(FlatBufferBuilder& builder, const core::StepReply& from) {
   const auto ended = structs<wire::EndedSequence>(builder, from.ended, [](const auto& sequence) {
     return wire::EndedSequence(sequence.sequence.value, wire_account(sequence.account));
   });
+  const auto copies = structs<wire::BlockCopy>(builder, from.copies, [](const auto& copy) {
+    return wire::BlockCopy(copy.sequence.value, copy.group.value, copy.from_slot.value,
+                           copy.to_slot.value, copy.token_count);
+  });
   return {wire::ReplyBody::StepReply,
-          wire::CreateStepReply(builder, failures, reasons, deltas, slots, ended, fields).Union()};
+          wire::CreateStepReply(builder, failures, reasons, deltas, slots, ended, fields, copies)
+              .Union()};
 }
 
 Body encode_body(FlatBufferBuilder& builder, const core::LookupReply& from) {
@@ -132,6 +146,20 @@ Body encode_body(FlatBufferBuilder& builder, const core::LookupReply& from) {
       builder.CreateVector(from.hit_tokens_by_tier.data(), from.hit_tokens_by_tier.size());
   return {wire::ReplyBody::LookupReply,
           wire::CreateLookupReply(builder, from.hit_tokens, by_tier, from.known_tokens).Union()};
+}
+
+Body encode_body(FlatBufferBuilder& builder, const core::WhyReply& from) {
+  const auto by_tier = builder.CreateVector(from.hit_tokens.data(), from.hit_tokens.size());
+  const auto spans = structs<wire::WhySpan>(builder, from.spans, [](const auto& span) {
+    return wire::WhySpan(
+        span.ago_ms, span.first_token, span.token_count, span.position, span.reuses,
+        static_cast<wire::MissReason>(span.reason), static_cast<wire::MissCause>(span.cause),
+        static_cast<wire::Tier>(span.tier), static_cast<wire::NamespaceField>(span.field));
+  });
+  return {wire::ReplyBody::WhyReply,
+          wire::CreateWhyReply(builder, from.prompt_tokens, by_tier, from.computed_tokens, spans,
+                               from.history_ms)
+              .Union()};
 }
 
 Offset<flatbuffers::Vector<Offset<wire::Counter>>> counter_vector(FlatBufferBuilder& builder,

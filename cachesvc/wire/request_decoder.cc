@@ -16,8 +16,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(Token) == sizeof(std::uint32_t));
 // The schema's words are the core's words.
-static_assert(static_cast<std::uint8_t>(wire::StepOp::acknowledge) ==
-              static_cast<std::uint8_t>(core::StepOp::acknowledge));
+static_assert(static_cast<std::uint8_t>(wire::StepOp::drop) ==
+              static_cast<std::uint8_t>(core::StepOp::drop));
 static_assert(static_cast<std::uint8_t>(wire::StepOp::MAX) == core::kStepOpCount - 1);
 static_assert(static_cast<std::uint8_t>(wire::Tier::remote) ==
               static_cast<std::uint8_t>(Tier::remote));
@@ -95,38 +95,58 @@ static_assert(offsetof(core::StepItem, sequence) == 0 && offsetof(core::StepItem
 static_assert(offsetof(core::StepItem, token_offset) == 12);
 static_assert(offsetof(core::StepItem, token_count) == 16);
 static_assert(offsetof(core::StepItem, value) == 20);
+static_assert(sizeof(SequenceId) == sizeof(std::uint64_t));
 
 // What an operation does not use must be 0: it stays free for a later meaning.
-constexpr bool uses_tokens(core::StepOp op) { return op == core::StepOp::append; }
+constexpr bool uses_offset(core::StepOp op) {
+  return (op == core::StepOp::append) | (op == core::StepOp::drop);
+}
+constexpr bool uses_count(core::StepOp op) { return uses_offset(op) | (op == core::StepOp::fork); }
 constexpr bool uses_value(core::StepOp op) {
-  return (op != core::StepOp::append) & (op != core::StepOp::free);
+  return (op == core::StepOp::publish) | (op == core::StepOp::truncate) |
+         (op == core::StepOp::acknowledge) | (op == core::StepOp::fork);
 }
 
+// How many of each the items may name.
+struct Listed {
+  std::uint64_t tokens = 0, children = 0;
+};
+
 // The whole judgement, without branches: a Step has thousands of items, all of them good.
-bool all_good(std::span<const core::StepItem> items, std::uint64_t token_count) {
+bool all_good(std::span<const core::StepItem> items, Listed listed) {
   unsigned bad = 0;
   for (const core::StepItem& item : items) {
     const std::uint64_t token_end = std::uint64_t{item.token_offset} + item.token_count;
-    const bool has_tokens = (item.token_offset | item.token_count) != 0;
-    bad |= static_cast<unsigned>(item.sequence.value == SequenceId::none().value) |
-           static_cast<unsigned>(static_cast<std::uint8_t>(item.op) >= core::kStepOpCount) |
-           static_cast<unsigned>(token_end > token_count) |
-           static_cast<unsigned>(has_tokens & !uses_tokens(item.op)) |
-           static_cast<unsigned>((item.value != 0) & !uses_value(item.op));
+    bad |=
+        static_cast<unsigned>(item.sequence.value == SequenceId::none().value) |
+        static_cast<unsigned>(static_cast<std::uint8_t>(item.op) >= core::kStepOpCount) |
+        static_cast<unsigned>((token_end > listed.tokens) & (item.op == core::StepOp::append)) |
+        static_cast<unsigned>((item.value >= listed.children) & (item.op == core::StepOp::fork)) |
+        static_cast<unsigned>((item.token_offset != 0) & !uses_offset(item.op)) |
+        static_cast<unsigned>((item.token_count != 0) & !uses_count(item.op)) |
+        static_cast<unsigned>((item.value != 0) & !uses_value(item.op));
   }
   return bad == 0;
 }
 
 // Names what is wrong with an item that is not good.
-Error fault_of(const core::StepItem& item, std::uint64_t token_count) {
+Error fault_of(const core::StepItem& item, Listed listed) {
   if (item.sequence.is_none()) return invalid("reserved value", "sequence");
   if (static_cast<std::uint8_t>(item.op) >= core::kStepOpCount)
     return invalid("out of range", "op");
-  if (std::uint64_t{item.token_offset} + item.token_count > token_count) {
+  if (item.op == core::StepOp::append &&
+      std::uint64_t{item.token_offset} + item.token_count > listed.tokens) {
     return invalid("outside of the message's tokens", "token_count");
   }
-  const bool has_tokens = item.token_offset != 0 || item.token_count != 0;
-  if (has_tokens && !uses_tokens(item.op)) return invalid("not of this op", "token_count");
+  if (item.op == core::StepOp::fork && item.value >= listed.children) {
+    return invalid("outside of the message's children", "value");
+  }
+  if (item.token_offset != 0 && !uses_offset(item.op)) {
+    return invalid("not of this op", "token_offset");
+  }
+  if (item.token_count != 0 && !uses_count(item.op)) {
+    return invalid("not of this op", "token_count");
+  }
   KV_CHECK(item.value != 0 && !uses_value(item.op));
   return invalid("not of this op", "value");
 }
@@ -171,6 +191,7 @@ struct RequestDecoder::Body {
   [[nodiscard]] Result<core::InputView> open(const wire::Open& body) const;
   [[nodiscard]] Result<core::InputView> step(const wire::Step& body) const;
   [[nodiscard]] Result<core::InputView> lookup(const wire::Lookup& body) const;
+  [[nodiscard]] Result<core::InputView> why(const wire::Why& body) const;
   [[nodiscard]] Result<core::InputView> clear(const wire::Clear& body) const;
   [[nodiscard]] Result<core::InputView> set_epoch(const wire::SetEpoch& body) const;
   [[nodiscard]] Result<core::InputView> any(const wire::Request& request) const;
@@ -216,17 +237,27 @@ Result<core::InputView> RequestDecoder::Body::step(const wire::Step& body) const
     // Copied: FlatBuffers 2.0.8 does not verify that elements of 8 bytes are aligned.
     std::memcpy(items.data(), from->Data(), items.size_bytes());
   }
-  if (!all_good(items, tokens.size())) {
-    const auto bad = std::ranges::find_if_not(items, [&](const core::StepItem& item) {
-      return all_good(std::span(&item, 1), tokens.size());
-    });
-    return fault_of(*bad, tokens.size());
+  std::span<SequenceId> children;
+  if (const auto* from = body.children(); from != nullptr && from->size() > 0) {
+    if (from->size() > core::kStepItemsMax) return too_large("too many", "children");
+    children = std::span(decoder.children_).first(from->size());
+    std::memcpy(children.data(), from->Data(), children.size_bytes());  // as the items
+    if (std::ranges::any_of(children, &SequenceId::is_none)) {
+      return invalid("reserved value", "children");
+    }
+  }
+  const Listed listed{.tokens = tokens.size(), .children = children.size()};
+  if (!all_good(items, listed)) {
+    const auto bad = std::ranges::find_if_not(
+        items, [&](const core::StepItem& item) { return all_good(std::span(&item, 1), listed); });
+    return fault_of(*bad, listed);
   }
   return core::InputView(core::Step{.header = header,
                                     .step_seq = body.step_seq(),
                                     .completed_step = body.completed_step(),
                                     .items = items,
-                                    .tokens = tokens});
+                                    .tokens = tokens,
+                                    .children = children});
 }
 
 Result<core::InputView> RequestDecoder::Body::lookup(const wire::Lookup& body) const {
@@ -234,6 +265,12 @@ Result<core::InputView> RequestDecoder::Body::lookup(const wire::Lookup& body) c
   KV_TRY(decoder.fields_, namespace_fields(*body.fields()));
   return core::InputView(
       core::Lookup{.header = header, .fields = &decoder.fields_, .tokens = tokens});
+}
+
+Result<core::InputView> RequestDecoder::Body::why(const wire::Why& body) const {
+  KV_TRY(const std::span<const Token> tokens, token_span(body.tokens()));
+  KV_TRY(decoder.fields_, namespace_fields(*body.fields()));
+  return core::InputView(core::Why{.header = header, .fields = &decoder.fields_, .tokens = tokens});
 }
 
 Result<core::InputView> RequestDecoder::Body::clear(const wire::Clear& body) const {
@@ -291,6 +328,8 @@ Result<core::InputView> RequestDecoder::Body::any(const wire::Request& request) 
       return clear(*request.body_as_Clear());
     case RequestBody::SetEpoch:
       return set_epoch(*request.body_as_SetEpoch());
+    case RequestBody::Why:
+      return why(*request.body_as_Why());
     case RequestBody::NONE:
       break;
   }
@@ -300,6 +339,7 @@ Result<core::InputView> RequestDecoder::Body::any(const wire::Request& request) 
 RequestDecoder::RequestDecoder()
     : copy_(std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax)) {
   items_.resize(core::kStepItemsMax);
+  children_.resize(core::kStepItemsMax);
   layout_.groups.reserve(kLayerGroupsMax);
 }
 

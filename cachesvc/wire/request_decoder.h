@@ -57,6 +57,7 @@ class RequestDecoder {
 
   std::unique_ptr<std::byte[]> copy_;  // kMessageBytesMax, for frames that arrive misaligned
   std::vector<core::StepItem> items_;  // kStepItemsMax
+  std::vector<SequenceId> children_;   // kStepItemsMax
   KvLayout layout_;
   NamespaceFields fields_;
   Envelope envelope_;

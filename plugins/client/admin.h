@@ -1,5 +1,5 @@
-// What a client can ask about the whole service: answers of lookup, status, tree, demote, flush,
-// clear and set_epoch.
+// What a client can ask about the whole service: answers of lookup, why, status, tree, demote,
+// flush, clear and set_epoch.
 // Plain values. Threads: none. Cost: none.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/base/token.h"
+#include "allocator/namespace.h"
 
 namespace kv::client {
 
@@ -18,6 +19,44 @@ struct LookupHits {
   std::uint64_t hit_tokens = 0;
   std::array<std::uint64_t, kTierCount> hit_tokens_by_tier{};
   std::uint64_t known_tokens = 0;  // longest known path, holes included
+};
+
+// Why a token of a prompt is computed: a closed list, as the service's.
+enum class MissReason : std::uint8_t {
+  never_stored,
+  diverged,
+  after_divergence,
+  below_block,
+  tail_recompute,
+  other_namespace,
+  evicted,
+  dropped_before_writeback,
+  in_flight,
+  load_failed,
+  corrupt,
+  not_cacheable,
+  history_lost
+};
+inline constexpr std::uint8_t kMissReasonCount = 13;
+enum class MissCause : std::uint8_t { none, room, cleared, io_error, orphaned, no_room, dropped };
+inline constexpr std::uint8_t kMissCauseCount = 7;
+struct WhyAnswer {
+  // A run of computed tokens with one reason. The facts are those of its first block.
+  struct Span {
+    std::uint32_t first_token = 0, token_count = 0;
+    MissReason reason = MissReason::never_stored;
+    MissCause cause = MissCause::none;
+    Tier tier = Tier::device;  // of the copy that went last
+    NamespaceField field = NamespaceField::none;
+    std::uint32_t position = 0;  // diverged: of the first token that differs
+    std::uint32_t reuses = 0;    // how often other requests hit the block that is gone
+    std::uint64_t ago_ms = 0;    // when it went
+  };
+  std::uint64_t prompt_tokens = 0;
+  std::array<std::uint64_t, kTierCount> hit_tokens_by_tier{};
+  std::uint64_t computed_tokens = 0;
+  std::vector<Span> spans;       // of the computed tokens: in order, without a gap
+  std::uint64_t history_ms = 0;  // what became of every block that went since then is known
 };
 
 struct TierStatus {

@@ -133,7 +133,8 @@ Result<StepOutcome> Client::step(const StepRequest& request, Deadline deadline) 
     const StepMessage message{.step_seq = number,
                               .completed_step = numbers_.completed(),
                               .items = batch_.items(),
-                              .tokens = batch_.tokens()};
+                              .tokens = batch_.tokens(),
+                              .children = batch_.children()};
     KV_TRY(answer, connection->ask<StepAnswer>(message, deadline));
     KV_TRY_VOID(take_step_answer(answer, outcome));
   }
@@ -164,6 +165,14 @@ Result<void> Client::take_step_answer(const StepAnswer& answer, StepOutcome& out
     }
     outcome.deltas.push_back(delta);
   }
+  for (const BlockCopy& copy : answer.copies) {
+    if (copy.group.value >= groups_.size()) return kForeignSlot;
+    const std::uint32_t slot_count = groups_[copy.group.value].slot_count;
+    if (copy.from_slot.value >= slot_count || copy.to_slot.value >= slot_count) {
+      return kForeignSlot;
+    }
+    outcome.copies.push_back(copy);
+  }
   outcome.ended.insert(outcome.ended.end(), answer.ended.begin(), answer.ended.end());
   return {};
 }
@@ -184,6 +193,12 @@ Result<LookupHits> Client::lookup(const NamespaceFields& fields, std::span<const
                                   Deadline deadline) {
   KV_TRY(Connection* const connection, attached());
   return connection->ask<LookupHits>(LookupMessage{&fields, tokens}, deadline);
+}
+
+Result<WhyAnswer> Client::why(const NamespaceFields& fields, std::span<const Token> tokens,
+                              Deadline deadline) {
+  KV_TRY(Connection* const connection, attached());
+  return connection->ask<WhyAnswer>(WhyMessage{&fields, tokens}, deadline);
 }
 
 Result<ServiceStatus> Client::status(Deadline deadline) {

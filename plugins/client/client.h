@@ -77,6 +77,10 @@ class Client final : public Session {
   // attached).
   [[nodiscard]] Result<LookupHits> lookup(const NamespaceFields& fields,
                                           std::span<const Token> tokens, Deadline deadline);
+  // Where each token of a prompt would come from, and why those that are computed are; changes
+  // nothing. For admins. fails: as lookup.
+  [[nodiscard]] Result<WhyAnswer> why(const NamespaceFields& fields, std::span<const Token> tokens,
+                                      Deadline deadline);
   [[nodiscard]] Result<ServiceStatus> status(Deadline deadline);
   [[nodiscard]] Result<TreeView> tree(std::uint32_t node_limit, Deadline deadline);
   // Saves what only `tier` holds to the tier below, then drops what may go.

@@ -61,7 +61,16 @@ struct AdmitMessage {
   SequenceId sequence;
   std::uint32_t max_new_tokens = 0;
 };
-enum class StepOp : std::uint8_t { append, publish, truncate, free, acknowledge };
+enum class StepOp : std::uint8_t {
+  append,
+  publish,
+  truncate,
+  free,
+  acknowledge,
+  fork,
+  preempt,
+  drop
+};
 struct StepItem {
   SequenceId sequence;
   StepOp op = StepOp::append;
@@ -74,8 +83,13 @@ struct StepMessage {
   std::uint64_t completed_step = 0;
   std::span<const StepItem> items;
   std::span<const Token> tokens;
+  std::span<const SequenceId> children{};  // of forks: an item's value is the index here
 };
 struct LookupMessage {
+  const NamespaceFields* fields = nullptr;  // never null
+  std::span<const Token> tokens;
+};
+struct WhyMessage {
   const NamespaceFields* fields = nullptr;  // never null
   std::span<const Token> tokens;
 };
@@ -99,7 +113,7 @@ struct SetEpochMessage {
 using RequestMessage =
     std::variant<HelloMessage, HeartbeatMessage, ByeMessage, PoolMessage, OpenMessage, AdmitMessage,
                  StepMessage, LookupMessage, StatusMessage, TreeMessage, DemoteMessage,
-                 FlushMessage, ClearMessage, SetEpochMessage>;
+                 FlushMessage, ClearMessage, SetEpochMessage, WhyMessage>;
 
 // What one message may hold, by the bytes that the service takes.
 struct MessageLimits {
@@ -108,9 +122,10 @@ struct MessageLimits {
   [[nodiscard]] std::size_t open_tokens() const {
     return std::min<std::size_t>(kTokensPerMessageMax, (bytes - kFrameBytesSpare) / sizeof(Token));
   }
-  // Of a Step, half of whose bytes are for items.
+  // Of a Step, half of whose bytes are for items, and the children of those that fork.
   [[nodiscard]] std::size_t step_items() const {
-    return std::min<std::size_t>(kStepItemsMax, bytes / 2 / sizeof(StepItem));
+    constexpr std::size_t kItemBytes = sizeof(StepItem) + sizeof(SequenceId);
+    return std::min<std::size_t>(kStepItemsMax, bytes / 2 / kItemBytes);
   }
   [[nodiscard]] std::size_t step_tokens() const {
     return std::min<std::size_t>(kTokensPerMessageMax, (bytes / 2 - 1'024) / sizeof(Token));
@@ -141,11 +156,12 @@ struct StepAnswer {
   std::vector<Failure> failures;
   std::vector<TableDelta> deltas;
   std::vector<StepOutcome::Ended> ended;
+  std::vector<BlockCopy> copies;
 };
 // monostate: an error, or a request whose success says it all.
 using ReplyBody =
     std::variant<std::monostate, HelloAnswer, PoolAnswer, AdmitAnswer, StepAnswer, LookupHits,
-                 ServiceStatus, TreeView, DemoteOutcome, FlushOutcome, ClearOutcome>;
+                 ServiceStatus, TreeView, DemoteOutcome, FlushOutcome, ClearOutcome, WhyAnswer>;
 
 enum class NoticeKind : std::uint8_t { sequence_ready, lease_expired };
 struct Notice {

@@ -123,6 +123,23 @@ Result<StepAnswer> decode(const wire::StepReply& in) {
   for (const wire::EndedSequence& end : ended) {
     out.ended.push_back({SequenceId(end.sequence()), account_of(end.account())});
   }
+  KV_TRY(const auto copies, elements(in.copies()));
+  for (const wire::BlockCopy& copy : copies) {
+    out.copies.push_back({SequenceId(copy.sequence()), GroupId(copy.group()),
+                          SlotId(copy.from_slot()), SlotId(copy.to_slot()), copy.token_count()});
+  }
+  return out;
+}
+
+Result<std::array<std::uint64_t, kTierCount>> decode_by_tier(
+    const flatbuffers::Vector<std::uint64_t>* by_tier) {
+  std::array<std::uint64_t, kTierCount> out{};
+  if (by_tier == nullptr) return out;
+  if (by_tier->size() > kTierCount) return kContradiction;
+  if (reinterpret_cast<std::uintptr_t>(by_tier->Data()) % alignof(std::uint64_t) != 0) {
+    return kContradiction;
+  }
+  std::ranges::copy(*by_tier, out.begin());
   return out;
 }
 
@@ -130,12 +147,36 @@ Result<LookupHits> decode(const wire::LookupReply& in) {
   LookupHits out;
   out.hit_tokens = in.hit_tokens();
   out.known_tokens = in.known_tokens();
-  if (const auto* by_tier = in.hit_tokens_by_tier(); by_tier != nullptr) {
-    if (by_tier->size() > kTierCount) return kContradiction;
-    if (reinterpret_cast<std::uintptr_t>(by_tier->Data()) % alignof(std::uint64_t) != 0) {
-      return kContradiction;
-    }
-    std::ranges::copy(*by_tier, out.hit_tokens_by_tier.begin());
+  KV_TRY(out.hit_tokens_by_tier, decode_by_tier(in.hit_tokens_by_tier()));
+  return out;
+}
+
+static_assert(static_cast<int>(wire::MissReason::MAX) + 1 == kMissReasonCount);
+static_assert(static_cast<int>(wire::MissCause::MAX) + 1 == kMissCauseCount);
+static_assert(static_cast<int>(wire::NamespaceField::MAX) + 1 == kNamespaceFieldCount);
+
+Result<WhyAnswer> decode(const wire::WhyReply& in) {
+  WhyAnswer out;
+  out.prompt_tokens = in.prompt_tokens();
+  KV_TRY(out.hit_tokens_by_tier, decode_by_tier(in.hit_tokens_by_tier()));
+  out.computed_tokens = in.computed_tokens();
+  out.history_ms = in.history_ms();
+  KV_TRY(const auto spans, elements(in.spans()));
+  for (const wire::WhySpan& span : spans) {
+    const bool is_known = in_range(span.reason(), wire::MissReason::MAX) &&
+                          in_range(span.cause(), wire::MissCause::MAX) &&
+                          in_range(span.tier(), wire::Tier::MAX) &&
+                          in_range(span.field(), wire::NamespaceField::MAX);
+    if (!is_known) return kContradiction;
+    out.spans.push_back({.first_token = span.first_token(),
+                         .token_count = span.token_count(),
+                         .reason = static_cast<MissReason>(span.reason()),
+                         .cause = static_cast<MissCause>(span.cause()),
+                         .tier = static_cast<Tier>(span.tier()),
+                         .field = static_cast<NamespaceField>(span.field()),
+                         .position = span.position(),
+                         .reuses = span.reuses(),
+                         .ago_ms = span.ago_ms()});
   }
   return out;
 }
@@ -239,6 +280,8 @@ Result<void> decode_body(const wire::Reply& in, ReplyBody& body) {
       body = ClearOutcome{reply.cleared_blocks(), reply.kept_blocks(), reply.epoch()};
       return {};
     }
+    case wire::ReplyBody::WhyReply:
+      return decode_into(body, in.body_as_WhyReply());
     case wire::ReplyBody::NONE:
       return {};
   }

@@ -11,7 +11,8 @@ namespace {
 using Builder = flatbuffers::FlatBufferBuilder;
 using Body = flatbuffers::Offset<void>;
 
-static_assert(static_cast<int>(StepOp::acknowledge) == static_cast<int>(wire::StepOp::acknowledge));
+static_assert(static_cast<int>(StepOp::drop) == static_cast<int>(wire::StepOp::drop));
+static_assert(sizeof(SequenceId) == sizeof(std::uint64_t));
 static_assert(static_cast<int>(Tier::remote) == static_cast<int>(wire::Tier::remote));
 
 wire::Id128 to_wire(const Id128& id) { return {id.a, id.b}; }
@@ -93,13 +94,23 @@ struct Writer {
                               item.token_offset, item.token_count, item.value);
     }
     const auto tokens = tokens_of(builder, message.tokens);
+    flatbuffers::Offset<flatbuffers::Vector<std::uint64_t>> children;
+    if (!message.children.empty()) {
+      children = builder.CreateVector(&message.children.data()->value, message.children.size());
+    }
     return done(wire::RequestBody::Step,
-                wire::CreateStep(builder, message.step_seq, message.completed_step, items, tokens));
+                wire::CreateStep(builder, message.step_seq, message.completed_step, items, tokens,
+                                 children));
   }
   Body operator()(const LookupMessage& message) {
     const auto fields = to_wire(builder, *message.fields);
     const auto tokens = tokens_of(builder, message.tokens);
     return done(wire::RequestBody::Lookup, wire::CreateLookup(builder, fields, tokens));
+  }
+  Body operator()(const WhyMessage& message) {
+    const auto fields = to_wire(builder, *message.fields);
+    const auto tokens = tokens_of(builder, message.tokens);
+    return done(wire::RequestBody::Why, wire::CreateWhy(builder, fields, tokens));
   }
   Body operator()(const StatusMessage&) {
     return done(wire::RequestBody::Status, wire::CreateStatus(builder));
@@ -159,9 +170,16 @@ struct LimitCheck {
     if (message.items.size() > kStepItemsMax) {
       return Error{ErrorCode::too_large, "a step has at most 4096 items", "items"};
     }
+    if (message.children.size() > kStepItemsMax) {
+      return Error{ErrorCode::too_large, "a step has at most 4096 children", "children"};
+    }
     return tokens(message.tokens);
   }
   Result<void> operator()(const LookupMessage& message) const {
+    KV_TRY_VOID(fields(*message.fields));
+    return tokens(message.tokens);
+  }
+  Result<void> operator()(const WhyMessage& message) const {
     KV_TRY_VOID(fields(*message.fields));
     return tokens(message.tokens);
   }

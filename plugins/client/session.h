@@ -70,6 +70,15 @@ struct TableDelta {
   std::vector<SlotId> slots;
 };
 
+// To be done on the device before the work of the next step: the first `token_count` tokens of a
+// block go into another slot.
+struct BlockCopy {
+  SequenceId sequence;  // whose table names the new slot
+  GroupId group;
+  SlotId from_slot, to_slot;
+  std::uint32_t token_count = 0;
+};
+
 struct StepRequest {
   struct Append {
     SequenceId sequence;
@@ -87,13 +96,29 @@ struct StepRequest {
     SequenceId sequence;
     std::uint32_t table_version = 0;
   };
+  // The KV of whole blocks is given up; what is computed from then on is not cached.
+  struct Drop {
+    SequenceId sequence;
+    std::uint32_t first_token = 0;
+    std::uint32_t token_count = 0;
+  };
+  // A new sequence that begins as a copy, with room for `max_new_tokens` more: its table comes as
+  // a delta, and what it does not share as copies to do.
+  struct Fork {
+    SequenceId parent;
+    SequenceId child;
+    std::uint32_t max_new_tokens = 0;
+  };
   std::uint64_t step_seq = 0;
   std::uint64_t completed_step = 0;
-  // Applied in this order: acknowledge, append, publish, truncate, free.
+  // Applied in this order: acknowledge, append, publish, truncate, drop, fork, preempt, free.
   std::vector<Acknowledge> acknowledge;
   std::vector<Append> append;
   std::vector<Publish> publish;
   std::vector<Truncate> truncate;
+  std::vector<Drop> drop;
+  std::vector<Fork> fork;
+  std::vector<SequenceId> preempt;  // slots go back, tokens stay: admit it again
   std::vector<SequenceId> free;
 };
 
@@ -109,6 +134,7 @@ struct StepOutcome {
   std::vector<Failure> failures;  // items not listed succeeded
   std::vector<TableDelta> deltas;
   std::vector<Ended> ended;
+  std::vector<BlockCopy> copies;
 };
 
 class Session {

@@ -10,7 +10,9 @@ void StepBatch::begin(const StepRequest& request, const MessageLimits& limits) {
   tokens_max_ = limits.step_tokens();
   items_.clear();
   tokens_.clear();
-  acknowledged_ = appended_ = published_ = truncated_ = freed_ = 0;
+  children_.clear();
+  acknowledged_ = appended_ = published_ = truncated_ = 0;
+  dropped_ = forked_ = preempted_ = freed_ = 0;
   appended_tokens_ = 0;
   any_given_ = false;
 }
@@ -27,6 +29,7 @@ bool StepBatch::next(std::span<const StepAnswer::Failure> failures) {
   }
   items_.clear();
   tokens_.clear();
+  children_.clear();
   for (; acknowledged_ < request.acknowledge.size() && !is_full(); ++acknowledged_) {
     const auto& item = request.acknowledge[acknowledged_];
     items_.push_back({item.sequence, StepOp::acknowledge, 0, 0, item.table_version});
@@ -41,13 +44,31 @@ bool StepBatch::next(std::span<const StepAnswer::Failure> failures) {
     const auto& item = request.truncate[truncated_];
     items_.push_back({item.sequence, StepOp::truncate, 0, 0, item.token_count});
   }
-  for (; appends_done && freed_ < request.free.size() && !is_full(); ++freed_) {
-    items_.push_back({request.free[freed_], StepOp::free, 0, 0, 0});
-  }
+  if (appends_done) add_endings();
   // A step without items still says what is completed.
   const bool given = !items_.empty() || !any_given_;
   any_given_ = true;
   return given;
+}
+
+void StepBatch::add_endings() {
+  const StepRequest& request = *request_;
+  for (; dropped_ < request.drop.size() && !is_full(); ++dropped_) {
+    const auto& item = request.drop[dropped_];
+    items_.push_back({item.sequence, StepOp::drop, item.first_token, item.token_count, 0});
+  }
+  for (; forked_ < request.fork.size() && !is_full(); ++forked_) {
+    const auto& item = request.fork[forked_];
+    const auto child = static_cast<std::uint32_t>(children_.size());
+    items_.push_back({item.parent, StepOp::fork, 0, item.max_new_tokens, child});
+    children_.push_back(item.child);
+  }
+  for (; preempted_ < request.preempt.size() && !is_full(); ++preempted_) {
+    items_.push_back({request.preempt[preempted_], StepOp::preempt, 0, 0, 0});
+  }
+  for (; freed_ < request.free.size() && !is_full(); ++freed_) {
+    items_.push_back({request.free[freed_], StepOp::free, 0, 0, 0});
+  }
 }
 
 void StepBatch::add_appends() {

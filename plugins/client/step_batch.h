@@ -22,17 +22,21 @@ class StepBatch {
 
   [[nodiscard]] std::span<const StepItem> items() const { return items_; }
   [[nodiscard]] std::span<const Token> tokens() const { return tokens_; }
+  [[nodiscard]] std::span<const SequenceId> children() const { return children_; }
 
  private:
   [[nodiscard]] bool is_full() const { return items_.size() >= items_max_; }
   void add_appends();
+  void add_endings();  // what comes after the truncates
 
   const StepRequest* request_ = nullptr;
   std::size_t items_max_ = kStepItemsMax, tokens_max_ = kTokensPerMessageMax;
   std::vector<StepItem> items_;
   std::vector<Token> tokens_;
+  std::vector<SequenceId> children_;
   // How far each list of the request was given.
-  std::size_t acknowledged_ = 0, appended_ = 0, published_ = 0, truncated_ = 0, freed_ = 0;
+  std::size_t acknowledged_ = 0, appended_ = 0, published_ = 0, truncated_ = 0;
+  std::size_t dropped_ = 0, forked_ = 0, preempted_ = 0, freed_ = 0;
   std::size_t appended_tokens_ = 0;  // of request_->append[appended_]
   bool any_given_ = false;
 };

@@ -98,7 +98,7 @@ TEST(FlatMemory, OverAHundredThousandRequests) {
   EXPECT_TRUE(eventually([&] { return service.descriptors() <= descriptors; }));
   EXPECT_LT(service.resident_bytes(), resident + kGrowthMax);
   RecordProperty("growth_bytes", std::to_string(service.resident_bytes() - resident));
-  EXPECT_EQ(service.end(), 0);
+  EXPECT_EQ(service.end(), 0) << service.errors();
 }
 
 TEST(FlatMemory, OverTenThousandFailedRequests) {
@@ -142,7 +142,7 @@ TEST(FlatMemory, OverTenThousandFailedRequests) {
   EXPECT_EQ(fail(count), count);
   EXPECT_EQ(holdings(client), before);
   EXPECT_LT(service.resident_bytes(), resident + kGrowthMax);
-  EXPECT_EQ(service.end(), 0);
+  EXPECT_EQ(service.end(), 0) << service.errors();
 }
 
 TEST(FlatMemory, OverAThousandClientLives) {
@@ -171,7 +171,7 @@ TEST(FlatMemory, OverAThousandClientLives) {
   // ZeroMQ closes the connections of the last ones in its own time.
   EXPECT_TRUE(eventually([&] { return service.descriptors() <= descriptors; }));
   EXPECT_LT(service.resident_bytes(), resident + kGrowthMax);
-  EXPECT_EQ(service.end(), 0);
+  EXPECT_EQ(service.end(), 0) << service.errors();
 }
 
 // Attaches, stores one block, begins another sequence and is killed. Exit code: what went wrong.
@@ -215,7 +215,7 @@ TEST(FlatMemory, AHundredKilledClientsLeaveNothingButTheirBlock) {
   // Eight or so for the disk store, which the first pool opened.
   EXPECT_TRUE(eventually([&] { return service.descriptors() < descriptors + 30; }))
       << service.descriptors() << " after " << descriptors;
-  EXPECT_EQ(service.end(), 0);
+  EXPECT_EQ(service.end(), 0) << service.errors();
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ client::Account account_of(const core::Account& account) {
 struct Batch {
   std::vector<core::StepItem> items;
   std::vector<Token> tokens;
+  std::vector<SequenceId> children;
 };
 
 Batch batch_of(const client::StepRequest& request) {
@@ -40,6 +41,16 @@ Batch batch_of(const client::StepRequest& request) {
   for (const auto& item : request.truncate) {
     add(item.sequence, core::StepOp::truncate, item.token_count);
   }
+  for (const auto& item : request.drop) {
+    batch.items.push_back(
+        {item.sequence, core::StepOp::drop, item.first_token, item.token_count, 0});
+  }
+  for (const auto& item : request.fork) {
+    batch.items.push_back({item.parent, core::StepOp::fork, 0, item.max_new_tokens,
+                           static_cast<std::uint32_t>(batch.children.size())});
+    batch.children.push_back(item.child);
+  }
+  for (const SequenceId sequence : request.preempt) add(sequence, core::StepOp::preempt, 0);
   for (const SequenceId sequence : request.free) add(sequence, core::StepOp::free, 0);
   return batch;
 }
@@ -59,6 +70,10 @@ client::StepOutcome outcome_of(const core::StepReply& reply, const Batch& batch)
   }
   for (const auto& ended : reply.ended) {
     outcome.ended.push_back({ended.sequence, account_of(ended.account)});
+  }
+  for (const auto& copy : reply.copies) {
+    outcome.copies.push_back(
+        {copy.sequence, copy.group, copy.from_slot, copy.to_slot, copy.token_count});
   }
   return outcome;
 }
@@ -168,6 +183,7 @@ Result<client::StepOutcome> InProcessSession::step(const client::StepRequest& re
   step.completed_step = request.completed_step;
   step.items = batch.items;
   step.tokens = batch.tokens;
+  step.children = batch.children;
   KV_TRY(const core::Reply reply, ask(step, deadline));
   return outcome_of(std::get<core::StepReply>(reply.body), batch);
 }

@@ -1,5 +1,6 @@
 #include "tools/world/step_history.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -8,9 +9,19 @@
 #include "tools/world/slot_owners.h"
 
 namespace kv::world {
+namespace {
+
+bool takes(std::span<const TierClear> clears, Tier tier, const Digest& namespace_digest) {
+  return std::ranges::any_of(clears, [&](const TierClear& clear) {
+    return clear.tier == tier &&
+           clear.namespace_digest.value_or(namespace_digest) == namespace_digest;
+  });
+}
+
+}  // namespace
 
 std::vector<std::string> StepHistory::check(const core::Engine& engine, bool errors_reported,
-                                            bool tier_is_cleared) {
+                                            std::span<const TierClear> clears) {
   std::vector<std::string> problems;
   using Words = std::array<std::uint64_t, sizeof(core::Counters) / sizeof(std::uint64_t)>;
   const core::Counters now = engine.status().counters;
@@ -19,11 +30,26 @@ std::vector<std::string> StepHistory::check(const core::Engine& engine, bool err
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (after[i] < before[i]) problems.push_back("24: counter " + std::to_string(i) + " fell");
   }
+  const std::uint64_t cleared = now.cleared_blocks - counters_.cleared_blocks;
   counters_ = now;
   if (engine.cache() == nullptr) return problems;
   check_slots(engine, problems);
-  check_blocks(engine, errors_reported, tier_is_cleared, problems);
+  // A Clear of all tiers counts what it retires; one of a tier, each copy that it drops.
+  const std::uint64_t retired = count_retired(*engine.cache());
+  check_blocks(engine, errors_reported, clears, cleared - retired, problems);
   return problems;
+}
+
+std::uint64_t StepHistory::count_retired(const core::PrefixCache& cache) {
+  const PrefixTree& tree = cache.tree();
+  roots_.resize(tree.root_count());
+  std::uint64_t blocks = 0;
+  for (std::uint32_t r = 0; r < roots_.size(); ++r) {
+    const Root now{tree.is_retired(RootId{r}), tree.block_count(RootId{r})};
+    const Root before = std::exchange(roots_[r], now);
+    if (now.is_retired && !before.is_retired) blocks += before.block_count;
+  }
+  return blocks;
 }
 
 void StepHistory::check_slots(const core::Engine& engine, std::vector<std::string>& problems) {
@@ -55,7 +81,8 @@ void StepHistory::check_slots(const core::Engine& engine, std::vector<std::strin
 }
 
 void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
-                               bool tier_is_cleared, std::vector<std::string>& problems) {
+                               std::span<const TierClear> clears, std::uint64_t cleared_copies,
+                               std::vector<std::string>& problems) {
   const core::PrefixCache& cache = *engine.cache();
   const BlockRecords& records = cache.records();
   const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
@@ -81,6 +108,7 @@ void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
   }
   holders_ = std::move(holders);
   blocks_.resize(records.block_capacity());
+  std::uint64_t lost_to_clears = 0;
   for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
     const BlockId block{b};
     Block now;
@@ -95,13 +123,27 @@ void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
     const Block before = std::exchange(blocks_[b], now);
     if (errors_reported || !held.contains(block) || before.key != now.key) continue;
     // Cleared: running sequences read its device copy only; a transfer keeps all of it.
-    const bool cleared =
-        (tier_is_cleared || cache.tree().is_retired(block)) && !moving.contains(block);
+    const bool is_retired = cache.tree().is_retired(block);
+    const Digest& namespace_digest = cache.tree().namespace_digest(cache.tree().root(block));
+    std::set<Tier> taken;  // by Clears of a tier
     for (std::size_t i = 0; i < before.slots.size(); ++i) {
       if (before.slots[i].is_none() || before.slots[i] == now.slots[i]) continue;
-      if (cleared && i % BlockRecords::kSlotTiers != tier_index(Tier::device)) continue;
+      const auto tier = static_cast<Tier>(i % BlockRecords::kSlotTiers);
+      if (tier != Tier::device && !moving.contains(block)) {
+        if (is_retired) continue;
+        if (takes(clears, tier, namespace_digest)) {
+          taken.insert(tier);
+          continue;
+        }
+      }
       problems.push_back("4: block " + std::to_string(b) + " was in use and lost a copy");
     }
+    lost_to_clears += taken.size();
+  }
+  if (lost_to_clears > cleared_copies) {
+    problems.push_back("4: blocks in use lost " + std::to_string(lost_to_clears) +
+                       " copies that a Clear might take, it took " +
+                       std::to_string(cleared_copies));
   }
 }
 

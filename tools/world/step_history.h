@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,13 +19,20 @@
 
 namespace kv::world {
 
+// A Clear of one tier, of one namespace or of all, that was taken on and may still go on.
+struct TierClear {
+  Tier tier = Tier::device;
+  std::optional<Digest> namespace_digest;
+};
+
 class StepHistory {
  public:
-  // Compares with the state at the last call, and keeps the new one. `tier_is_cleared`: a Clear of
-  // one tier goes on. `errors_reported`: this step told the Engine about bad copies, which it may
-  // drop although they are covered.
+  // Compares with the state at the last call, and keeps the new one. `errors_reported`: this step
+  // told the Engine about bad copies, which it may drop although they are covered. `clears` may
+  // take lower copies of covered blocks, as many as the Engine counted as cleared in this step: one
+  // that has ended takes none.
   [[nodiscard]] std::vector<std::string> check(const core::Engine& engine, bool errors_reported,
-                                               bool tier_is_cleared = false);
+                                               std::span<const TierClear> clears = {});
 
  private:
   struct Slot {
@@ -36,13 +45,21 @@ class StepHistory {
     Digest key;
     std::vector<SlotId> slots;  // group-major, by tier
   };
+  struct Root {
+    bool is_retired = false;
+    std::uint32_t block_count = 0;
+  };
   void check_slots(const core::Engine& engine, std::vector<std::string>& problems);
-  void check_blocks(const core::Engine& engine, bool errors_reported, bool tier_is_cleared,
+  void check_blocks(const core::Engine& engine, bool errors_reported,
+                    std::span<const TierClear> clears, std::uint64_t cleared_copies,
                     std::vector<std::string>& problems);
+  // Blocks of roots that this step retired.
+  [[nodiscard]] std::uint64_t count_retired(const core::PrefixCache& cache);
 
   std::vector<std::vector<Slot>> slots_[BlockRecords::kSlotTiers];
   std::vector<Block> blocks_;  // of the last call, by BlockId
   std::set<Holder> holders_;   // of the last call
+  std::vector<Root> roots_;    // of the last call, by RootId
   core::Counters counters_;
 };
 

@@ -19,7 +19,11 @@ void VirtualWorld::note_clear(const core::InputView& input) {
     if (clear->all_tiers) {
       accept_clear(name, clear->fields, false);
     } else if (awaiting_.contains(name)) {
-      tier_clears_.insert(name);
+      TierClear& taken_on = tier_clears_[name];
+      taken_on.tier = clear->tier;
+      if (clear->fields != nullptr) {
+        taken_on.namespace_digest = namespace_of(name.first, *clear->fields);
+      }
     }
   }
   if (const auto* set = std::get_if<core::SetEpoch>(&input); set != nullptr) {

@@ -210,6 +210,10 @@ void VirtualClient::on_item_done(const Item& item) {
     }
     case core::StepOp::free:
       break;  // told by `ended`
+    case core::StepOp::fork:
+    case core::StepOp::preempt:
+    case core::StepOp::drop:
+      break;  // never sent
     case core::StepOp::acknowledge:
       std::erase_if(sequence.unacknowledged,
                     [&](std::uint32_t version) { return version <= item.value; });

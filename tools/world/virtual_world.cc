@@ -68,7 +68,8 @@ void VirtualWorld::act(const core::InputView& input) {
   }
   if (engine_->cache() != nullptr && !tiers_.started()) tiers_.start(*engine_->cache());
   note_clear(input);
-  clears_a_tier_ = !tier_clears_.empty();
+  step_clears_.clear();
+  for (const auto& [name, clear] : tier_clears_) step_clears_.push_back(clear);
   for (const core::EraseDisk& erase : actions_.erases) {
     // With the last chunk saves begin again, which may evict.
     const auto* recovered = std::get_if<core::Recovered>(&input);
@@ -161,7 +162,7 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
   }
   const Known known{&broken_keys_};
   for (const std::string& text : check(*engine_, known)) problem(text);
-  for (const std::string& text : history_.check(*engine_, errors_reported_, clears_a_tier_))
+  for (const std::string& text : history_.check(*engine_, errors_reported_, step_clears_))
     problem(text);
   std::vector<std::string> residency;
   tiers_.check_residency(*engine_, unrecovered_, residency);

@@ -115,8 +115,8 @@ class VirtualWorld {
   std::map<std::pair<TimePoint, std::uint64_t>, Sync> syncs_;  // by due time and id
   std::map<ClientId, std::string> tenants_;
   std::set<RequestName> clears_accepted_;
-  std::set<RequestName> tier_clears_;                                // of one tier, without a reply
-  bool clears_a_tier_ = false;                                       // in this step
+  std::map<RequestName, TierClear> tier_clears_;                     // without a reply
+  std::vector<TierClear> step_clears_;                               // that may act in this step
   std::map<RequestName, std::optional<Digest>> clears_waiting_;      // for their reply
   std::vector<core::StatusReply::NamespaceEpoch> epochs_before_;     // the step
   std::uint64_t blocks_synced_ = 0;                                  // of the last sync

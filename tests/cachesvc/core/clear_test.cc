@@ -114,6 +114,25 @@ TEST(Clear, SaysSoWhenTheDiskMayBringItBack) {
 }
 
 // SCENARIOS COR-35 and COR-37: what runs is not disturbed, and publishes nothing afterwards.
+// What lies on it is not known, and may be served when the disk can be opened again.
+TEST(Clear, SaysSoWhenTheDiskCannotBeOpened) {
+  Cleared test(options_with_slots(8, 8, 8));
+  test.driver.input(DiskOff{});
+  ASSERT_EQ(test.driver.tier(Tier::disk).slots, 0U);
+  test.driver.cache_prompt(test.client, numbered_tokens(1, 8));
+  test.driver.hold_syncs(true);
+  const Clear of_disk{.header = {}, .all_tiers = false, .tier = Tier::disk};
+  for (const Clear& request : {Clear{}, of_disk}) {
+    const RequestId id = test.driver.send(test.admin, request);
+    test.driver.settle();
+    ASSERT_EQ(test.driver.reply_count(test.admin, id), 0U);
+    test.driver.finish_sync(false);
+    test.driver.settle();
+    EXPECT_EQ(test.driver.reply(test.admin, id).error.code, ErrorCode::unavailable);
+    EXPECT_EQ(test.hit_tokens(numbered_tokens(1, 9)), 0U);
+  }
+}
+
 TEST(Clear, RunningSequenceKeepsItsSlotsAndPublishesNothing) {
   Cleared test(options_with_slots(8, 8, 8));
   test.driver.cache_prompt(test.client, numbered_tokens(1, 8));

@@ -207,6 +207,15 @@ TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsSavedWhole) {
   EXPECT_EQ(std::get<FlushReply>(reply.body).unsaved_blocks, 0U);
 }
 
+// Durable is what a restart serves.
+TEST_F(GroupsAfterARestart, BlockThatLacksAGroupIsNotCountedAsDurable) {
+  ASSERT_EQ(index_.back().entry.group, GroupId(1));
+  index_.pop_back();
+  EXPECT_EQ(hits_after_recovery(), 4U);
+  const Reply reply = restarted_.call(attach(restarted_), Flush{});
+  EXPECT_EQ(std::get<FlushReply>(reply.body).durable_blocks, 1U);
+}
+
 TEST_F(GroupsAfterARestart, ParentThatLacksAGroupRefusesTheChildOfThatGroup) {
   std::erase_if(index_, [](const auto& found) {
     return found.entry.depth == 0 && found.entry.group == GroupId(1);

@@ -71,6 +71,12 @@ class InputIds : public testing::Test {
         return script.acknowledge(sequence, 0);
       case StepOp::free:
         return script.free(sequence);
+      case StepOp::fork:
+        return script.fork(sequence, SequenceId(77));
+      case StepOp::preempt:
+        return script.preempt(sequence);
+      case StepOp::drop:
+        return script.drop(sequence, 0, 4);
     }
     return script;
   }
@@ -99,7 +105,8 @@ TEST_F(InputIds, AreRefusedByEveryOperationOfAStepAndChangeNothing) {
 
 TEST_F(InputIds, OfASequenceThatIsNotAdmittedAreInvalidForAllButItsEnd) {
   const Picture before = picture();
-  for (const StepOp op : {StepOp::append, StepOp::publish, StepOp::truncate, StepOp::acknowledge}) {
+  for (const StepOp op : {StepOp::append, StepOp::publish, StepOp::truncate, StepOp::acknowledge,
+                          StepOp::fork, StepOp::preempt, StepOp::drop}) {
     const Reply reply = driver_.step(me_, script_of(op, kOpened));
     const auto& body = std::get<StepReply>(reply.body);
     ASSERT_EQ(body.failures.size(), 1U);

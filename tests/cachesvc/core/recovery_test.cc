@@ -102,6 +102,21 @@ TEST_F(Recovery, GoesOnInChunksWhileTheServiceAnswers) {
   EXPECT_EQ(driver_.lookup(client, numbered_tokens(1, 13)).hit_tokens, 12U);
 }
 
+// Else what is still to come would be unknown, and its slots written over.
+TEST_F(Recovery, GoesOnWhenTheDiskIsCalledOffThoughItHoldsABlock) {
+  const auto index = index_of({numbered_tokens(1, 12)});
+  send_format(driver_);
+  send_entries(driver_, std::span(index).first(1), false);
+  driver_.input(DiskOff{});
+  EXPECT_TRUE(driver_.status().recovering);
+  EXPECT_EQ(driver_.tier(Tier::disk).slots, 16U);
+  send_entries(driver_, std::span(index).subspan(1), true);
+  driver_.settle();
+  EXPECT_EQ(driver_.status().counters.recovered_blocks, 3U);
+  const ClientId client = driver_.attach_with_pool();
+  EXPECT_EQ(driver_.lookup(client, numbered_tokens(1, 13)).hit_tokens, 12U);
+}
+
 TEST_F(Recovery, FormatOfTheDiskMustFitThePool) {
   send_format(driver_);
   const ClientId client = driver_.attach();

@@ -196,7 +196,7 @@ TEST(Program, ACorruptBlockIsOneWarningInTheLog) {
   ASSERT_TRUE(eventually([&] { return client.counter("recovered_blocks") == 2; }));
   EXPECT_EQ(client.admit_again(2, 40).disk_tokens, 16U);
   service.signal(SIGTERM);
-  EXPECT_EQ(service.wait(), 0);
+  EXPECT_EQ(service.wait(), 0) << service.errors();
   const std::string log = service.errors();
   const std::string line = "level=warning event=corrupt_blocks tier=disk count=1\n";
   const std::size_t place = log.find(line);
@@ -212,7 +212,7 @@ TEST(Program, TheReadyLineSaysWhenTheDiskTierIsOffAgainstTheConfiguration) {
   ChildProcess service(serve(dir));
   EXPECT_EQ(service.next_line(), ready_line(dir) + " disk=off reason=corrupt");
   service.signal(SIGTERM);
-  EXPECT_EQ(service.wait(), 0);
+  EXPECT_EQ(service.wait(), 0) << service.errors();
   auto arguments = serve(dir);
   arguments.insert(arguments.end(), {"--set", "disk.bytes=0"});
   ChildProcess without(arguments);
@@ -231,7 +231,7 @@ TEST(Program, ClientsThatComeAndGoAreLoggedForDebuggingOnly) {
       EXPECT_EQ(client.hello().code(), wire::ErrorCode::ok);
     }
     service.signal(SIGTERM);
-    EXPECT_EQ(service.wait(), 0);
+    EXPECT_EQ(service.wait(), 0) << service.errors();
     EXPECT_EQ(service.errors().find("event=client_attached") != std::string::npos, level == "debug")
         << service.errors();
     EXPECT_NE(service.errors().find("event=ended"), std::string::npos) << service.errors();
@@ -252,7 +252,7 @@ TEST(Program, ATierThatHoldsNoBlockOfTheLayoutIsAWarningInTheLog) {
     EXPECT_EQ(client.attach_pool(layout).code(), wire::ErrorCode::ok);
   }
   service.signal(SIGTERM);
-  EXPECT_EQ(service.wait(), 0);
+  EXPECT_EQ(service.wait(), 0) << service.errors();
   const std::string log = service.errors();
   for (const char* said :
        {"event=tier_off tier=host reason=\"one block is larger than the tier\" tier_bytes=4096 "
@@ -267,7 +267,7 @@ TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   const TempDir dir;
   ChildProcess good(command({"config", "check", "--dir", dir.path()}));
   EXPECT_EQ(good.rest(), "ok\n");
-  EXPECT_EQ(good.wait(), 0);
+  EXPECT_EQ(good.wait(), 0) << good.errors();
   ChildProcess bad(command({"config", "check", "--dir", dir.path(), "--json"}),
                    {"CACHESVC_DISK__IO=slow"});
   const auto problems = nlohmann::json::parse(bad.rest());
@@ -277,7 +277,7 @@ TEST(Program, ConfigCheckAndShowFollowTheSameSources) {
   ChildProcess show(command({"config", "show", "--dir", dir.path(), "--json"}),
                     {"CACHESVC_DISK__IO=plain"});
   const auto shown = nlohmann::json::parse(show.rest());
-  EXPECT_EQ(show.wait(), 0);
+  EXPECT_EQ(show.wait(), 0) << show.errors();
   EXPECT_EQ(shown["disk.io"]["value"], "plain");
   EXPECT_EQ(shown["disk.io"]["origin"], "environment");
   EXPECT_EQ(shown["service.dir"]["value"], dir.path());
@@ -289,7 +289,7 @@ TEST(Program, HelpOfEveryCommandThatTakesSettingsListsTheKeys) {
   for (const auto& arguments : commands) {
     ChildProcess help(command(arguments));
     const std::string text = help.rest();
-    EXPECT_EQ(help.wait(), 0);
+    EXPECT_EQ(help.wait(), 0) << help.errors();
     for (const char* line : {"device.bytes (size, 64MiB)", "client.lease (duration, 10s)",
                              "CACHESVC_SECTION__KEY", "cachesvc config show"}) {
       EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
@@ -369,7 +369,7 @@ TEST(Program, VersionIsOneLineHoweverItIsAsked) {
   for (const char* asked : {"version", "--version"}) {
     ChildProcess version(command({asked}));
     const std::string line = version.rest();
-    EXPECT_EQ(version.wait(), 0);
+    EXPECT_EQ(version.wait(), 0) << version.errors();
     EXPECT_TRUE(line.starts_with("cachesvc ") && line.ends_with("\n")) << line;
     EXPECT_EQ(std::ranges::count(line, '\n'), 1);
   }

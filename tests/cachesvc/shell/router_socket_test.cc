@@ -1,7 +1,10 @@
 #include "cachesvc/shell/router_socket.h"
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -257,6 +260,65 @@ TEST_F(RouterSocketTest, AnEndpointThatCannotBeBoundIsAnError) {
   const auto bound = RouterSocket::bind(
       {.endpoint = "ipc://" + dir_.path() + "/none/r.sock", .message_bytes_max = 1U << 20U});
   EXPECT_EQ(bound.error().code, ErrorCode::unavailable);
+}
+
+// What libzmq takes for a peer of ZMTP 1.0, with and without its own greeting, and of ZMTP 2.0.
+const std::vector<std::string>& old_greetings() {
+  using std::string_literals::operator""s;
+  static const std::vector<std::string> greetings = {
+      "\x01\x00\x04\x00"
+      "abc"s,
+      "\xFF\0\0\0\0\0\0\0\x01\x7F\x00\x05\x00\x00"s,
+      "\xFF\0\0\0\0\0\0\0\x01\x7F\x01\x05\x00\x00"s,
+  };
+  return greetings;
+}
+
+// Nobody listens there: it is closed, and sending fails.
+FileDescriptor try_connect_stream(const std::string& endpoint) {
+  FileDescriptor raw(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = unix_address(endpoint.substr(std::string("ipc://").size()));
+  if (connect(raw.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return FileDescriptor();
+  }
+  return raw;
+}
+
+TEST_F(RouterSocketTest, APeerOfAnOldProtocolIsCutOffBeforeItCanSay) {
+  for (const std::string& greeting : old_greetings()) {
+    const FileDescriptor raw = try_connect_stream(endpoint_);
+    ASSERT_EQ(send(raw.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(greeting.size()));
+    std::array<char, 256> answer{};
+    ssize_t count = 1;
+    while (count > 0) count = recv(raw.get(), answer.data(), answer.size(), 0);  // its own greeting
+    EXPECT_LE(count, 0);
+    EXPECT_EQ(router_->receive(), RouterSocket::Received::none);
+  }
+  const Dealer dealer(endpoint_);
+  dealer.send("of today");
+  EXPECT_TRUE(
+      tests::eventually([&] { return router_->receive() == RouterSocket::Received::request; }));
+}
+
+// Their handshake meets the end of the socket; libzmq aborts on that.
+TEST_F(RouterSocketTest, EndsWhilePeersOfAnOldProtocolCome) {
+  constexpr int kEnds = 300;
+  std::atomic<bool> is_over{false};
+  std::jthread peers([&] {
+    const std::string& greeting = old_greetings().front();
+    while (!is_over.load()) {
+      FileDescriptor raw = try_connect_stream(endpoint_);
+      (void)send(raw.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
+    }
+  });
+  for (int i = 0; i < kEnds; ++i) {
+    router_.reset();
+    SetUp();
+  }
+  is_over.store(true);
+  peers.join();
+  EXPECT_EQ(router_->receive(), RouterSocket::Received::none);
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST(Service, RawBytesOnTheRequestSocketDoNoHarm) {
     ASSERT_EQ(connect(raw.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     std::vector<std::uint8_t> bytes(prng.below(200));
     for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(prng.next());
-    // ZMTP 1.0: an empty identity and a frame of 3 bytes; ZeroMQ hands that to the application.
+    // ZMTP 1.0: an empty identity and a frame of 3 bytes.
     if (i % 2 == 0) bytes = {1, 0, 4, 0, 'a', 'b', 'c'};
     (void)send(raw.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }

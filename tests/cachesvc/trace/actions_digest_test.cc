@@ -65,6 +65,20 @@ TEST(ActionsDigest, ChangesWithEveryField) {
   step_delta.deltas = {{SequenceId{1}, GroupId{0}, 1, 0, 0, 1}};
   StepReply step_ended;
   step_ended.ended = {{SequenceId{1}, {}}};
+  StepReply step_copy;
+  step_copy.copies = {{SequenceId{1}, GroupId{0}, SlotId{1}, SlotId{2}, 3}};
+  WhyReply why_hit;
+  why_hit.hit_tokens[3] = 1;
+  WhyReply why_span;
+  why_span.spans.resize(1);
+  WhyReply why_reason = why_span;
+  why_reason.spans[0].reason = MissReason::corrupt;
+  WhyReply why_field = why_span;
+  why_field.spans[0].field = NamespaceField::salt;
+  WhyReply why_ago = why_span;
+  why_ago.spans[0].ago_ms = 1;
+  WhyReply why_history;
+  why_history.history_ms = 1;
   StatusReply status_counter;
   status_counter.counters.gone_clients = 1;
   StatusReply status_tier;
@@ -124,6 +138,14 @@ TEST(ActionsDigest, ChangesWithEveryField) {
       reply(step_failure_reason),
       reply(step_delta),
       reply(step_ended),
+      reply(step_copy),
+      reply(WhyReply{}),
+      reply(why_hit),
+      reply(why_span),
+      reply(why_reason),
+      reply(why_field),
+      reply(why_ago),
+      reply(why_history),
       reply(LookupReply{1, {}, 0}),
       reply(LookupReply{0, {}, 1}),
       reply(StatusReply{}),

@@ -36,7 +36,8 @@ struct Samples {
   NamespaceFields fields{"weights", "config", "adapter", "revision", "tenant", "salt", 4};
   std::vector<Token> tokens{5, 6, 7, 0xFFFFFFFFU};
   std::vector<StepItem> items{{SequenceId{1}, StepOp::append, 1, 3, 0},
-                              {SequenceId{2}, StepOp::acknowledge, 0, 0, 8}};
+                              {SequenceId{2}, StepOp::fork, 0, 7, 1}};
+  std::vector<SequenceId> children{SequenceId{11}, SequenceId{12}};
   std::vector<BlockOutcome> outcomes{BlockOutcome::ok, BlockOutcome::cancelled};
   std::vector<std::uint32_t> checksums{11, 12};
   std::vector<RecoveredEntry> entries;
@@ -54,7 +55,7 @@ struct Samples {
               AttachPool{kHeader, &layout},
               Open{kHeader, SequenceId{4}, true, &fields, tokens, true, false},
               Admit{kHeader, SequenceId{4}, 5},
-              Step{kHeader, 6, 5, items, tokens},
+              Step{kHeader, 6, 5, items, tokens, children},
               Lookup{kHeader, &fields, tokens},
               Status{kHeader},
               Tree{kHeader, 77},
@@ -70,7 +71,8 @@ struct Samples {
               Continue{},
               DiskOff{},
               Clear{kHeader, false, Tier::disk, &fields},
-              SetEpoch{kHeader, &fields, 9}};
+              SetEpoch{kHeader, &fields, 9},
+              Why{kHeader, &fields, tokens}};
   }
 };
 
@@ -100,8 +102,8 @@ std::string expected_body(std::size_t kind) {
       header + bytes_of(4, 8) + bytes_of(5, 4),
       header + bytes_of(6, 8) + bytes_of(5, 8) + bytes_of(2, 4) +
           (bytes_of(1, 8) + bytes_of(0, 1) + bytes_of(1, 4) + bytes_of(3, 4) + bytes_of(0, 4)) +
-          (bytes_of(2, 8) + bytes_of(4, 1) + bytes_of(0, 4) + bytes_of(0, 4) + bytes_of(8, 4)) +
-          tokens,
+          (bytes_of(2, 8) + bytes_of(5, 1) + bytes_of(0, 4) + bytes_of(7, 4) + bytes_of(1, 4)) +
+          tokens + bytes_of(2, 4) + bytes_of(11, 8) + bytes_of(12, 8),
       header + fields + tokens,
       header,
       header + bytes_of(77, 4),
@@ -119,7 +121,8 @@ std::string expected_body(std::size_t kind) {
       "",
       "",
       header + bytes_of(0, 1) + bytes_of(2, 1) + fields,
-      header + fields + bytes_of(9, 8)};
+      header + fields + bytes_of(9, 8),
+      header + fields + tokens};
   return bodies.at(kind);
 }
 
@@ -130,7 +133,7 @@ TEST(Trace, WritesEveryInputAsTheDocumentedBytes) {
     SCOPED_TRACE(kind);
     ASSERT_EQ(samples.inputs[kind].index(), kind);
     const std::string body =
-        bytes_of(2, 1) + bytes_of(kind, 1) + bytes_of(1'234'567'890, 8) + expected_body(kind);
+        bytes_of(3, 1) + bytes_of(kind, 1) + bytes_of(1'234'567'890, 8) + expected_body(kind);
     EXPECT_EQ(as_text(recorded(samples.inputs[kind])), bytes_of(body.size(), 4) + body);
   }
 }

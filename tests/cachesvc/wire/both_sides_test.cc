@@ -149,17 +149,28 @@ TEST(BothSides, AgreeOnSequencesAndLookupsOfAnySize) {
     EXPECT_EQ(lookup.fields->adapter_revision, texts[3]);
     EXPECT_EQ(lookup.fields->salt, texts[4]);
     EXPECT_EQ(lookup.fields->tenant, "");
+
+    const Sent sent_why(client::WhyMessage{.fields = &fields, .tokens = tokens});
+    EXPECT_EQ(copy_of(sent_why.as<core::Why>().tokens), tokens);
+    EXPECT_EQ(sent_why.as<core::Why>().fields->adapter_revision, texts[3]);
   }
 }
 
-client::StepItem random_item(std::size_t token_count, Prng& prng) {
+client::StepItem random_item(std::size_t token_count, std::size_t child_count, Prng& prng) {
   client::StepItem item;
   item.sequence = SequenceId(prng.below(100));
-  item.op = static_cast<client::StepOp>(prng.below(5));
-  if (item.op == client::StepOp::append) {
+  item.op = static_cast<client::StepOp>(prng.below(8));
+  if (item.op == client::StepOp::fork && child_count == 0) item.op = client::StepOp::preempt;
+  if (item.op == client::StepOp::fork) {
+    item.token_count = static_cast<std::uint32_t>(prng.next());
+    item.value = static_cast<std::uint32_t>(prng.below(child_count));
+  } else if (item.op == client::StepOp::drop) {
+    item.token_offset = static_cast<std::uint32_t>(prng.next());
+    item.token_count = static_cast<std::uint32_t>(prng.next());
+  } else if (item.op == client::StepOp::append) {
     item.token_offset = static_cast<std::uint32_t>(prng.below(token_count + 1));
     item.token_count = static_cast<std::uint32_t>(prng.below(token_count + 1 - item.token_offset));
-  } else if (item.op != client::StepOp::free) {
+  } else if (item.op != client::StepOp::free && item.op != client::StepOp::preempt) {
     item.value = static_cast<std::uint32_t>(prng.next());
   }
   return item;
@@ -171,10 +182,16 @@ TEST(BothSides, AgreeOnStepsOfAnySize) {
     SCOPED_TRACE(i);
     const std::vector<Token> tokens = some_tokens(prng.below(50), prng);
     std::vector<client::StepItem> items(prng.below(50));
-    for (client::StepItem& item : items) item = random_item(tokens.size(), prng);
-    const Sent sent(
-        client::StepMessage{.step_seq = 10, .completed_step = 8, .items = items, .tokens = tokens});
+    std::vector<SequenceId> children(prng.below(5));
+    for (SequenceId& child : children) child = SequenceId(prng.next() / 2);
+    for (client::StepItem& item : items) item = random_item(tokens.size(), children.size(), prng);
+    const Sent sent(client::StepMessage{.step_seq = 10,
+                                        .completed_step = 8,
+                                        .items = items,
+                                        .tokens = tokens,
+                                        .children = children});
     const auto& step = sent.as<core::Step>();
+    EXPECT_EQ(std::vector(step.children.begin(), step.children.end()), children);
     EXPECT_EQ(step.step_seq, 10U);
     EXPECT_EQ(step.completed_step, 8U);
     EXPECT_EQ(copy_of(step.tokens), tokens);
@@ -237,6 +254,33 @@ TEST(BothSides, AgreeOnEveryReply) {
   EXPECT_EQ(status.epochs[0].namespace_digest.bytes[0], std::byte{9});
   EXPECT_EQ(status.epochs[1].namespace_digest.bytes[31], std::byte{8});
   EXPECT_EQ(status.epochs[1].epoch, 0x123456789AU);
+}
+
+TEST(BothSides, AgreeOnForksAndOnReasons) {
+  const auto step = std::get<client::StepAnswer>(received("reply_step_fork").body);
+  ASSERT_EQ(step.copies.size(), 1U);
+  EXPECT_EQ(step.copies[0].sequence, SequenceId(31));
+  EXPECT_EQ(step.copies[0].group, GroupId(1));
+  EXPECT_EQ(step.copies[0].from_slot, SlotId(71));
+  EXPECT_EQ(step.copies[0].to_slot, SlotId(72));
+  EXPECT_EQ(step.copies[0].token_count, 5U);
+  const auto why = std::get<client::WhyAnswer>(received("reply_why").body);
+  EXPECT_EQ(why.prompt_tokens, 100U);
+  EXPECT_EQ(why.hit_tokens_by_tier, (std::array<std::uint64_t, 4>{32, 16, 8, 4}));
+  EXPECT_EQ(why.computed_tokens, 40U);
+  EXPECT_EQ(why.history_ms, 5'000U);
+  ASSERT_EQ(why.spans.size(), 3U);
+  EXPECT_EQ(why.spans[0].first_token, 60U);
+  EXPECT_EQ(why.spans[0].token_count, 16U);
+  EXPECT_EQ(why.spans[0].reason, client::MissReason::evicted);
+  EXPECT_EQ(why.spans[0].cause, client::MissCause::room);
+  EXPECT_EQ(why.spans[0].tier, Tier::disk);
+  EXPECT_EQ(why.spans[0].reuses, 3U);
+  EXPECT_EQ(why.spans[0].ago_ms, 0x123456789AU);
+  EXPECT_EQ(why.spans[1].reason, client::MissReason::other_namespace);
+  EXPECT_EQ(why.spans[1].field, NamespaceField::adapter_revision);
+  EXPECT_EQ(why.spans[2].reason, client::MissReason::diverged);
+  EXPECT_EQ(why.spans[2].position, 95U);
 }
 
 TEST(BothSides, AgreeOnStepsStatusTreeAndNotices) {

@@ -41,12 +41,15 @@ class Reader {
     header(step.header);
     tokens(step.tokens);
     require(step.items.size() <= 4'096, "items: too many");
+    require(step.children.size() <= 4'096, "children: too many");
+    for (const SequenceId child : step.children) sequence(child);
     for (const core::StepItem& item : step.items) {
       sequence(item.sequence);
-      require(static_cast<int>(item.op) < 5, "op: out of range");
+      require(static_cast<int>(item.op) < 8, "op: out of range");
       const bool inside = item.token_offset <= step.tokens.size() &&
                           item.token_count <= step.tokens.size() - item.token_offset;
-      require(inside, "token_count: outside");
+      require(inside || item.op != core::StepOp::append, "token_count: outside");
+      require(item.value < step.children.size() || item.op != core::StepOp::fork, "value: outside");
       report_.sum += item.value;
     }
   }
@@ -55,6 +58,12 @@ class Reader {
     require(lookup.fields != nullptr, "fields: missing");
     if (lookup.fields != nullptr) fields(*lookup.fields);
     tokens(lookup.tokens);
+  }
+  void operator()(const core::Why& why) {
+    header(why.header);
+    require(why.fields != nullptr, "fields: missing");
+    if (why.fields != nullptr) fields(*why.fields);
+    tokens(why.tokens);
   }
   void operator()(const core::Tree& tree) {
     header(tree.header);

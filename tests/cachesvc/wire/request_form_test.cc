@@ -205,15 +205,18 @@ TEST(RequestForm, RefusesALookupWithoutANamespaceAndAPoolWithoutALayout) {
     return !result.has_value() && result.error().field == "frame";
   };
   EXPECT_TRUE(refused_whole(RequestBody::Lookup));
+  EXPECT_TRUE(refused_whole(RequestBody::Why));
   EXPECT_TRUE(refused_whole(RequestBody::AttachPool));
   EXPECT_TRUE(refused_whole(RequestBody::SetEpoch));
 }
 
-Frame step(const std::vector<wire::StepItem>& items, std::size_t token_count) {
+Frame step(const std::vector<wire::StepItem>& items, std::size_t token_count,
+           std::size_t child_count = 0) {
   return request_frame(RequestBody::Step, [&](FlatBufferBuilder& builder) {
     const auto item_vector = builder.CreateVectorOfStructs(items);
     const auto tokens = builder.CreateVector(std::vector<std::uint32_t>(token_count, 5));
-    return wire::CreateStep(builder, 1, 0, item_vector, tokens);
+    const auto children = builder.CreateVector(std::vector<std::uint64_t>(child_count, 77));
+    return wire::CreateStep(builder, 1, 0, item_vector, tokens, children);
   });
 }
 
@@ -227,7 +230,7 @@ TEST(RequestForm, BoundsTheItemsOfAStep) {
 TEST(RequestForm, RefusesItemsWithUnknownOperationsOrReservedIds) {
   const wire::StepItem good(1, 4, 0, 0, 16);
   EXPECT_TRUE(accepted(step({good}, 0)));
-  expect_refused(step({good, wire::StepItem(1, 5, 0, 0, 16)}, 0), ErrorCode::invalid, "op");
+  expect_refused(step({good, wire::StepItem(1, 8, 0, 0, 16)}, 0), ErrorCode::invalid, "op");
   expect_refused(step({good, wire::StepItem(1, 255, 0, 0, 16)}, 0), ErrorCode::invalid, "op");
   expect_refused(step({good, wire::StepItem(kNone, 1, 0, 0, 16)}, 0), ErrorCode::invalid,
                  "sequence");
@@ -244,17 +247,36 @@ TEST(RequestForm, RefusesItemsThatReachBeyondTheTokens) {
 }
 
 TEST(RequestForm, RefusesItemsWithNumbersThatTheirOperationDoesNotUse) {
-  for (std::uint8_t op = 0; op < 5; ++op) {
+  // append, publish, truncate, free, acknowledge, fork, preempt, drop
+  constexpr bool kUsesOffset[] = {true, false, false, false, false, false, false, true};
+  constexpr bool kUsesCount[] = {true, false, false, false, false, true, false, true};
+  constexpr bool kUsesValue[] = {false, true, true, false, true, true, false, false};
+  for (std::uint8_t op = 0; op < 8; ++op) {
     SCOPED_TRACE(static_cast<int>(op));
-    const bool uses_tokens = op == 0;
-    const bool uses_value = op == 1 || op == 2 || op == 4;
-    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 0, 0)}, 5)), true);
-    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 2, 0)}, 5)), uses_tokens);
-    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 2, 0, 0)}, 5)), uses_tokens);
-    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 0, 9)}, 5)), uses_value);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 0, 0)}, 5, 10)), true);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 2, 0)}, 5, 10)), kUsesCount[op]);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 2, 0, 0)}, 5, 10)), kUsesOffset[op]);
+    EXPECT_EQ(accepted(step({wire::StepItem(1, op, 0, 0, 9)}, 5, 10)), kUsesValue[op]);
   }
   expect_refused(step({wire::StepItem(1, 3, 0, 0, 9)}, 5), ErrorCode::invalid, "value");
   expect_refused(step({wire::StepItem(1, 1, 0, 2, 9)}, 5), ErrorCode::invalid, "token_count");
+}
+
+TEST(RequestForm, RefusesForksThatNameNoChildOfTheMessage) {
+  EXPECT_TRUE(accepted(step({wire::StepItem(1, 5, 0, 0, 1)}, 0, 2)));
+  expect_refused(step({wire::StepItem(1, 5, 0, 0, 2)}, 0, 2), ErrorCode::invalid, "value");
+  expect_refused(step({wire::StepItem(1, 5, 0, 0, 0)}, 0), ErrorCode::invalid, "value");
+  expect_refused(step({}, 0, core::kStepItemsMax + 1), ErrorCode::too_large, "children");
+  const auto reserved = request_frame(RequestBody::Step, [](FlatBufferBuilder& builder) {
+    const auto children = builder.CreateVector(std::vector<std::uint64_t>{1, kNone});
+    return wire::CreateStep(builder, 1, 0, 0, 0, children);
+  });
+  expect_refused(reserved, ErrorCode::invalid, "children");
+}
+
+// What a drop names are positions of the sequence, not tokens of the message.
+TEST(RequestForm, LeavesTheRangeOfADropToTheEngine) {
+  EXPECT_TRUE(accepted(step({wire::StepItem(1, 7, 0xFFFFFFFFU, 0xFFFFFFFFU, 0)}, 0)));
 }
 
 TEST(RequestForm, BoundsTreeNodesAndKnowsTheTiers) {

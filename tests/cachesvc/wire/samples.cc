@@ -59,10 +59,25 @@ Offset<wire::Step> sample_step(FlatBufferBuilder& builder) {
   return wire::CreateStep(builder, 12, 11, item_vector, tokens);
 }
 
+Offset<wire::Step> sample_step_fork(FlatBufferBuilder& builder) {
+  const std::vector<wire::StepItem> items{
+      wire::StepItem(21, 7, 16, 32, 0), wire::StepItem(21, 5, 0, 64, 1),
+      wire::StepItem(21, 5, 0, 0, 0), wire::StepItem(22, 6, 0, 0, 0)};
+  const auto item_vector = builder.CreateVectorOfStructs(items);
+  const auto children = builder.CreateVector(std::vector<std::uint64_t>{31, 0x0102030405060708U});
+  return wire::CreateStep(builder, 13, 12, item_vector, 0, children);
+}
+
 Offset<wire::Lookup> sample_lookup(FlatBufferBuilder& builder) {
   const auto fields = sample_namespace(builder);
   const auto tokens = builder.CreateVector(std::vector<std::uint32_t>{9, 8, 7});
   return wire::CreateLookup(builder, fields, tokens);
+}
+
+Offset<wire::Why> sample_why(FlatBufferBuilder& builder) {
+  const auto fields = sample_namespace(builder);
+  const auto tokens = builder.CreateVector(std::vector<std::uint32_t>{9, 8, 7});
+  return wire::CreateWhy(builder, fields, tokens);
 }
 
 Offset<wire::Clear> sample_clear(FlatBufferBuilder& builder) {
@@ -98,6 +113,45 @@ core::StepReply sample_step_reply() {
                    .slot_count = 2}};
   reply.slots = {SlotId(70), SlotId(71)};
   reply.ended = {{.sequence = SequenceId(24), .account = sample_account()}};
+  return reply;
+}
+
+core::StepReply sample_step_fork_reply() {
+  core::StepReply reply;
+  reply.deltas = {{.sequence = SequenceId(31),
+                   .group = GroupId(0),
+                   .version = 1,
+                   .first_block = 0,
+                   .slot_offset = 0,
+                   .slot_count = 2}};
+  reply.slots = {SlotId(70), SlotId(72)};
+  reply.copies = {{.sequence = SequenceId(31),
+                   .group = GroupId(1),
+                   .from_slot = SlotId(71),
+                   .to_slot = SlotId(72),
+                   .token_count = 5}};
+  return reply;
+}
+
+core::WhyReply sample_why_reply() {
+  core::WhyReply reply;
+  reply.prompt_tokens = 100;
+  reply.hit_tokens = {32, 16, 8, 4};
+  reply.computed_tokens = 40;
+  reply.spans = {
+      {.first_token = 60,
+       .token_count = 16,
+       .reason = core::MissReason::evicted,
+       .cause = core::MissCause::room,
+       .tier = Tier::disk,
+       .reuses = 3,
+       .ago_ms = 0x123456789AU},
+      {.first_token = 76,
+       .token_count = 16,
+       .reason = core::MissReason::other_namespace,
+       .field = NamespaceField::adapter_revision},
+      {.first_token = 92, .token_count = 8, .reason = core::MissReason::diverged, .position = 95}};
+  reply.history_ms = 5'000;
   return reply;
 }
 
@@ -218,6 +272,7 @@ std::vector<Sample> request_samples() {
           {"request_open_more", request_frame(RequestBody::Open, sample_open_more)},
           {"request_admit", request_frame(RequestBody::Admit, admit)},
           {"request_step", request_frame(RequestBody::Step, sample_step)},
+          {"request_step_fork", request_frame(RequestBody::Step, sample_step_fork)},
           {"request_lookup", request_frame(RequestBody::Lookup, sample_lookup)},
           {"request_status", request_frame(RequestBody::Status, status)},
           {"request_tree", request_frame(RequestBody::Tree, tree)},
@@ -225,7 +280,8 @@ std::vector<Sample> request_samples() {
           {"request_flush", request_frame(RequestBody::Flush, flush)},
           {"request_clear", request_frame(RequestBody::Clear, sample_clear)},
           {"request_clear_all", request_frame(RequestBody::Clear, clear_all)},
-          {"request_set_epoch", request_frame(RequestBody::SetEpoch, sample_set_epoch)}};
+          {"request_set_epoch", request_frame(RequestBody::SetEpoch, sample_set_epoch)},
+          {"request_why", request_frame(RequestBody::Why, sample_why)}};
 }
 
 Sample attach_request_sample() {
@@ -257,13 +313,15 @@ std::vector<Sample> reply_samples() {
       {"reply_attach_pool", pool},
       {"reply_admit", admit},
       {"reply_step", sample_step_reply()},
+      {"reply_step_fork", sample_step_fork_reply()},
       {"reply_lookup", lookup},
       {"reply_status", sample_status_reply()},
       {"reply_tree", sample_tree_reply()},
       {"reply_demote",
        core::DemoteReply{.saved_blocks = 8, .dropped_blocks = 9, .kept_blocks = 10}},
       {"reply_flush", core::FlushReply{.durable_blocks = 11, .unsaved_blocks = 12}},
-      {"reply_clear", core::ClearReply{.cleared_blocks = 13, .kept_blocks = 14, .epoch = 15}}};
+      {"reply_clear", core::ClearReply{.cleared_blocks = 13, .kept_blocks = 14, .epoch = 15}},
+      {"reply_why", sample_why_reply()}};
   codec::ReplyEncoder encoder(kBoot);
   std::vector<Sample> samples;
   samples.reserve(bodies.size() + 2);

@@ -16,6 +16,9 @@ std::vector<Token> counted(std::size_t count, Token first = 0) {
 TEST(StepBatch, KeepsTheOrderOfTheKindsInOneMessage) {
   StepRequest request;
   request.free = {SequenceId(5)};
+  request.preempt = {SequenceId(7)};
+  request.fork = {{SequenceId(8), SequenceId(80), 800}, {SequenceId(8), SequenceId(81), 0}};
+  request.drop = {{SequenceId(9), 16, 32}};
   request.truncate = {{SequenceId(4), 40}};
   request.publish = {{SequenceId(3), 30}};
   request.append = {{SequenceId(2), {20, 21}}, {SequenceId(6), {60}}};
@@ -23,16 +26,25 @@ TEST(StepBatch, KeepsTheOrderOfTheKindsInOneMessage) {
   StepBatch batch;
   batch.begin(request);
   ASSERT_TRUE(batch.next({}));
-  ASSERT_EQ(batch.items().size(), 6U);
-  const StepOp expected[] = {StepOp::acknowledge, StepOp::append,   StepOp::append,
-                             StepOp::publish,     StepOp::truncate, StepOp::free};
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(batch.items()[i].op, expected[i]) << i;
+  ASSERT_EQ(batch.items().size(), 10U);
+  const StepOp expected[] = {StepOp::acknowledge, StepOp::append, StepOp::append, StepOp::publish,
+                             StepOp::truncate,    StepOp::drop,   StepOp::fork,   StepOp::fork,
+                             StepOp::preempt,     StepOp::free};
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(batch.items()[i].op, expected[i]) << i;
   EXPECT_EQ(batch.items()[0].value, 10U);
   EXPECT_EQ(batch.items()[2].token_offset, 2U);
   EXPECT_EQ(batch.items()[2].token_count, 1U);
   EXPECT_EQ(batch.items()[3].value, 30U);
   EXPECT_EQ(batch.items()[4].value, 40U);
-  EXPECT_EQ(batch.items()[5].sequence, SequenceId(5));
+  EXPECT_EQ(batch.items()[5].token_offset, 16U);
+  EXPECT_EQ(batch.items()[5].token_count, 32U);
+  EXPECT_EQ(batch.items()[6].sequence, SequenceId(8));
+  EXPECT_EQ(batch.items()[6].token_count, 800U);
+  EXPECT_EQ(batch.items()[6].value, 0U);
+  EXPECT_EQ(batch.items()[7].value, 1U);
+  EXPECT_EQ(std::vector(batch.children().begin(), batch.children().end()),
+            (std::vector{SequenceId(80), SequenceId(81)}));
+  EXPECT_EQ(batch.items()[9].sequence, SequenceId(5));
   EXPECT_EQ(std::vector(batch.tokens().begin(), batch.tokens().end()),
             (std::vector<Token>{20, 21, 60}));
   EXPECT_FALSE(batch.next({}));

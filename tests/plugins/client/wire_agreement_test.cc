@@ -105,20 +105,24 @@ TEST_F(RequestAgreement, HoldsForASequence) {
 }
 
 TEST_F(RequestAgreement, HoldsForEveryOperationOfAStep) {
-  const std::vector<StepItem> items{{SequenceId(1), StepOp::acknowledge, 0, 0, 31},
-                                    {SequenceId(2), StepOp::append, 1, 2, 0},
-                                    {SequenceId(3), StepOp::publish, 0, 0, 33},
-                                    {SequenceId(4), StepOp::truncate, 0, 0, 34},
-                                    {SequenceId(5), StepOp::free, 0, 0, 0}};
+  const std::vector<StepItem> items{
+      {SequenceId(1), StepOp::acknowledge, 0, 0, 31}, {SequenceId(2), StepOp::append, 1, 2, 0},
+      {SequenceId(3), StepOp::publish, 0, 0, 33},     {SequenceId(4), StepOp::truncate, 0, 0, 34},
+      {SequenceId(5), StepOp::free, 0, 0, 0},         {SequenceId(6), StepOp::fork, 0, 35, 1},
+      {SequenceId(7), StepOp::preempt, 0, 0, 0},      {SequenceId(8), StepOp::drop, 36, 37, 0}};
   const std::vector<Token> tokens{40, 41, 42};
-  const auto step = seen<core::Step>(StepMessage{18, 17, items, tokens});
+  const std::vector<SequenceId> children{SequenceId(50), SequenceId(51)};
+  const auto step = seen<core::Step>(StepMessage{18, 17, items, tokens, children});
   EXPECT_EQ(step.step_seq, 18U);
   EXPECT_EQ(step.completed_step, 17U);
   EXPECT_EQ(step.tokens.size(), 3U);
-  ASSERT_EQ(step.items.size(), 5U);
+  EXPECT_EQ(std::vector(step.children.begin(), step.children.end()), children);
+  ASSERT_EQ(step.items.size(), 8U);
   const core::StepOp ops[] = {core::StepOp::acknowledge, core::StepOp::append,
-                              core::StepOp::publish, core::StepOp::truncate, core::StepOp::free};
-  for (std::size_t i = 0; i < 5; ++i) {
+                              core::StepOp::publish,     core::StepOp::truncate,
+                              core::StepOp::free,        core::StepOp::fork,
+                              core::StepOp::preempt,     core::StepOp::drop};
+  for (std::size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(step.items[i].op, ops[i]);
     EXPECT_EQ(step.items[i].sequence, items[i].sequence);
     EXPECT_EQ(step.items[i].token_offset, items[i].token_offset);

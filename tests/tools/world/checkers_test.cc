@@ -2,7 +2,9 @@
 #include "tools/world/checkers.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -181,6 +183,74 @@ TEST_F(CheckersTest, SeeThatABlockInUseLostACopy) {
   const auto problems = history.check(world_.engine(), false);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_TRUE(problems[0].starts_with("4:")) << problems[0];
+}
+
+// A running sequence pins the block; its host copy may go by a Clear of the host only.
+class ClearsOfATierTest : public CheckersTest {
+ protected:
+  ClearsOfATierTest() : admin_(world_, "t0", core::ClientRole::admin), history_of_none_(seen()) {}
+  // A history that has seen the engine as it is now.
+  StepHistory seen() {
+    StepHistory history;
+    EXPECT_EQ(history.check(world_.engine(), false), std::vector<std::string>{});
+    return history;
+  }
+  void clear_host() {
+    admin_.clear(std::nullopt, Tier::host);
+    world_.run_all();
+    ASSERT_TRUE(slot(Tier::host).is_none());
+    ASSERT_EQ(world_.problems(), std::vector<std::string>{});
+  }
+  static std::string first_of(const std::vector<std::string>& problems) {
+    return problems.empty() ? "" : problems.front();
+  }
+  [[nodiscard]] Digest namespace_digest() const {
+    return cache_->tree().namespace_digest(cache_->tree().root(block_));
+  }
+  VirtualClient admin_;
+  StepHistory history_of_none_;
+};
+
+TEST_F(ClearsOfATierTest, ExcuseCopiesOfTheirTierAndNamespaceOnly) {
+  StepHistory of_all = seen(), of_one = seen(), of_other = seen(), of_disk = seen();
+  clear_host();
+  const TierClear all{Tier::host, std::nullopt}, one{Tier::host, namespace_digest()},
+      other{Tier::host, Digest{}}, disk{Tier::disk, std::nullopt};
+  EXPECT_EQ(first_of(of_all.check(world_.engine(), false, std::array{all})), "");
+  EXPECT_EQ(first_of(of_one.check(world_.engine(), false, std::array{one})), "");
+  EXPECT_TRUE(
+      first_of(of_other.check(world_.engine(), false, std::array{other})).starts_with("4:"));
+  EXPECT_TRUE(first_of(of_disk.check(world_.engine(), false, std::array{disk})).starts_with("4:"));
+  EXPECT_TRUE(first_of(history_of_none_.check(world_.engine(), false)).starts_with("4:"));
+}
+
+// Its client may have left without a reply, so that nobody was told that it ended.
+TEST_F(ClearsOfATierTest, ExcuseNothingOnceTheyEnded) {
+  StepHistory history = seen();
+  const std::array clears = {TierClear{Tier::host, std::nullopt},
+                             TierClear{Tier::disk, std::nullopt}};
+  clear_host();
+  EXPECT_EQ(first_of(history.check(world_.engine(), false, clears)), "");
+  cache_->drop_copy(block_, kGroup, Tier::disk);
+  EXPECT_TRUE(first_of(history.check(world_.engine(), false, clears)).starts_with("4:"));
+}
+
+// What it retires is counted as cleared too, and excuses no copy of another namespace.
+TEST_F(ClearsOfATierTest, ExcuseNothingInTheStepThatRetiresOtherBlocks) {
+  client_.open(SequenceId{2}, "w1", {{1, 2, 3, 4, 5}}, 1, false, true);
+  client_.admit(SequenceId{2}, 1);
+  client_.compute(client_.sequences().at(SequenceId{2}), 5);
+  client_.send_step({{SequenceId{2}, core::StepOp::publish, {}, 5, false}});
+  client_.complete_steps(3);
+  client_.send_step({});
+  world_.run_all();
+  StepHistory history = seen();
+  const std::uint64_t before = world_.engine().status().counters.cleared_blocks;
+  admin_.clear("w1", std::nullopt);
+  ASSERT_EQ(world_.engine().status().counters.cleared_blocks, before + 2);
+  cache_->drop_copy(block_, kGroup, Tier::host);
+  const TierClear clear{Tier::host, std::nullopt};
+  EXPECT_TRUE(first_of(history.check(world_.engine(), false, std::array{clear})).starts_with("4:"));
 }
 
 TEST_F(CheckersTest, ReplayTheTraceOfTheWorldToTheSameActions) {
