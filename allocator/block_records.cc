@@ -40,6 +40,22 @@ void BlockRecords::set_slot(BlockId block, GroupId group, Tier tier, SlotId slot
   slots_[tier_index(tier)][at(block, group)] = slot.value;
 }
 
+std::uint32_t BlockRecords::leading_slots(BlockId first, std::uint32_t count, Tier tier) const {
+  constexpr std::uint32_t kNone = SlotId::none().value;
+  constexpr std::size_t kStride = 16;  // that many are compared without a branch
+  if (slots_[tier_index(tier)].empty()) return 0;
+  const std::uint32_t* const slots = slots_[tier_index(tier)].data() + at(first, GroupId(0));
+  const std::size_t total = std::size_t{count} * group_count_;
+  std::size_t i = 0;
+  for (; i + kStride <= total; i += kStride) {
+    std::uint32_t missing = 0;
+    for (std::size_t k = 0; k < kStride; ++k) missing |= slots[i + k] == kNone ? 1U : 0U;
+    if (missing != 0) break;
+  }
+  while (i < total && slots[i] != kNone) ++i;
+  return static_cast<std::uint32_t>(i / group_count_);
+}
+
 std::uint32_t BlockRecords::checksum(BlockId block, GroupId group) const {
   return checksums_[at(block, group)];
 }

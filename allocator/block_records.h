@@ -29,6 +29,9 @@ class BlockRecords {
     if (tier_index(tier) >= kSlotTiers || slots_[tier_index(tier)].empty()) return SlotId::none();
     return SlotId(slots_[tier_index(tier)][at(block, group)]);
   }
+  // How many of the `count` blocks from `first` on have a slot of every group in the tier, up to
+  // the first that has not.
+  [[nodiscard]] std::uint32_t leading_slots(BlockId first, std::uint32_t count, Tier tier) const;
   // requires: the tier can hold copies.
   void set_slot(BlockId block, GroupId group, Tier tier, SlotId slot);  // none() clears
   // Checksum (CRC32C) of the bytes that the host and disk copies of this block hold.

@@ -119,8 +119,8 @@ bool PrefixTree::equal_blocks(std::uint32_t block, const Token* tokens,
 
 std::uint32_t PrefixTree::equal_prefix(const Node& node, const Token* tokens,
                                        std::uint32_t limit) const {
-  if (equal_blocks(node.first, tokens, limit)) return limit;
-  std::uint32_t equal = 0;
+  if (equal_blocks(node.first + 1, tokens + options_.block_tokens, limit - 1)) return limit;
+  std::uint32_t equal = 1;
   while (equal_blocks(node.first + equal, tokens + std::size_t{equal} * options_.block_tokens, 1)) {
     ++equal;
   }

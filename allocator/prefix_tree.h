@@ -155,7 +155,7 @@ class PrefixTree {
   [[nodiscard]] std::uint32_t find_child_node(std::uint32_t owner, const Token* tokens) const;
   [[nodiscard]] bool equal_blocks(std::uint32_t block, const Token* tokens,
                                   std::uint32_t block_count) const;
-  // How many of the first `limit` blocks of a node equal `tokens`.
+  // How many of the first `limit` blocks of a node equal `tokens`. requires: the first one does.
   [[nodiscard]] std::uint32_t equal_prefix(const Node& node, const Token* tokens,
                                            std::uint32_t limit) const;
   [[nodiscard]] std::uint32_t take_node();

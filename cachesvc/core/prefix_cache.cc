@@ -78,13 +78,16 @@ PrefixCache::Match PrefixCache::match(RootId root, std::span<const Token> tokens
   match.known_blocks = tree_.match(root, tokens.first(blocks_max * block_tokens), runs_);
   bool hit = true;
   for (const PrefixTree::Run& run : runs_) {
-    for (std::uint32_t i = 0; i < run.count; ++i) {
-      const BlockId block(run.first.value + i);
-      path.push_back(block);
-      if (!hit) continue;
-      const std::uint32_t tier = fastest_copy(block);
+    for (std::uint32_t i = 0; i < run.count; ++i) path.emplace_back(run.first.value + i);
+    if (!hit) continue;
+    // Most hits are whole runs in the fastest tier.
+    std::uint32_t i = records_.leading_slots(run.first, run.count, tiers_[0]);
+    match.hit_blocks += i;
+    match.hit_blocks_by_tier[tier_index(tiers_[0])] += i;
+    for (; i < run.count && hit; ++i) {
+      const std::uint32_t tier = fastest_copy(BlockId(run.first.value + i));
       hit = tier < kTiers;
-      if (!hit) continue;
+      if (!hit) break;
       ++match.hit_blocks;
       ++match.hit_blocks_by_tier[tier];
     }

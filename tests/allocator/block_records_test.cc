@@ -38,6 +38,30 @@ TEST(BlockRecords, KeepFieldsOfBlocksGroupsAndTiersApart) {
   }
 }
 
+// Against a look at every block and group, for each place of the first one without a slot.
+TEST(BlockRecords, CountTheLeadingBlocksWithASlotOfEveryGroup) {
+  constexpr std::uint32_t kBlocks = 70;
+  for (const std::uint32_t groups : {1U, 2U, 3U}) {
+    for (std::uint32_t missing = 0; missing <= (kBlocks - 1) * groups; ++missing) {
+      BlockRecords records(kBlocks, groups, {true, true, false});
+      for (std::uint32_t i = 0; i < kBlocks * groups; ++i) {
+        if (i == missing) continue;
+        records.set_slot(BlockId(i / groups), GroupId(i % groups), Tier::device, SlotId(i));
+      }
+      const std::uint32_t gap = missing / groups;
+      EXPECT_EQ(records.leading_slots(BlockId(0), kBlocks, Tier::device), gap);
+      EXPECT_EQ(records.leading_slots(BlockId(0), gap, Tier::device), gap);
+      EXPECT_EQ(records.leading_slots(BlockId(gap), kBlocks - gap, Tier::device), 0U);
+      if (gap + 1 == kBlocks) continue;
+      EXPECT_EQ(records.leading_slots(BlockId(gap + 1), kBlocks - gap - 1, Tier::device),
+                kBlocks - gap - 1);
+    }
+  }
+  const BlockRecords records(kBlocks, 1, {true, true, false});
+  EXPECT_EQ(records.leading_slots(BlockId(0), kBlocks, Tier::host), 0U);
+  EXPECT_EQ(records.leading_slots(BlockId(0), kBlocks, Tier::disk), 0U);
+}
+
 TEST(BlockRecords, ForgetOneBlockOnReset) {
   BlockRecords records(2, 1);
   Digest key;
