@@ -7,6 +7,12 @@
 #include "cachesvc/core/engine_state.h"
 
 namespace kv::core {
+namespace {
+
+// Of an epoch that is asked for: the next ones, which only count, never begin again at 0.
+constexpr std::uint64_t kEpochMax = (std::uint64_t{1} << 63U) - 1;
+
+}  // namespace
 
 void Engine::State::on(const Clear& input) {
   ClientState* client = enter(input.header, false);
@@ -36,6 +42,10 @@ void Engine::State::on(const SetEpoch& input) {
   if (input.fields == nullptr) {
     refuse(*client, input.header.request,
            {ErrorCode::invalid, "an epoch is that of one namespace", "fields"});
+    return;
+  }
+  if (input.epoch > kEpochMax) {
+    refuse(*client, input.header.request, {ErrorCode::invalid, "an epoch is below 2^63", "epoch"});
     return;
   }
   if (cache_ == nullptr) {

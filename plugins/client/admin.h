@@ -14,6 +14,8 @@
 namespace kv::client {
 
 inline constexpr std::uint32_t kTreeNodesMax = 1'000;
+// Of an epoch that is asked for. The next ones, which only count, never begin again at 0.
+inline constexpr std::uint64_t kEpochMax = (std::uint64_t{1} << 63U) - 1;
 
 struct LookupHits {
   std::uint64_t hit_tokens = 0;

@@ -85,6 +85,19 @@ Result<std::vector<Token>> parse_tokens(std::string_view text) {
   return tokens;
 }
 
+std::string problem_of_count(std::string_view text, std::uint64_t least, std::uint64_t most) {
+  std::uint64_t count = 0;
+  const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool is_count = failed == std::errc() && rest == text.data() + text.size();
+  if (is_count && count >= least && count <= most) return {};
+  return "'" + std::string(text) + "': give a whole number from " + std::to_string(least) + " to " +
+         std::to_string(most);
+}
+
+std::string problem_of_empty(std::string_view text) {
+  return text.empty() ? "is empty: give a value, or leave it out" : "";
+}
+
 Result<std::vector<Token>> read_tokens(const std::string& text) {
   if (!text.starts_with('@')) return parse_tokens(text);
   KV_TRY(const std::string content, read_file(text.substr(1)));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,14 @@ namespace kv::client {
 // lists are, too. No token at all is an empty list. fails: invalid.
 [[nodiscard]] Result<std::vector<Token>> parse_tokens(std::string_view text);
 
-// The same; "@FILE" stands for what the file says, "@-" for what standard input says.
+// What is wrong with the text of an option, for people; empty: nothing. A count is digits only: no
+// sign that would turn it into another number.
+[[nodiscard]] std::string problem_of_count(std::string_view text, std::uint64_t least,
+                                           std::uint64_t most);
+// For options whose empty text would be taken for "not given".
+[[nodiscard]] std::string problem_of_empty(std::string_view text);
+
+// As parse_tokens; "@FILE" stands for what the file says, "@-" for what standard input says.
 // fails: not_found (no such file), too_large (over 64 MiB), as parse_tokens.
 [[nodiscard]] Result<std::vector<Token>> read_tokens(const std::string& text);
 

@@ -1,11 +1,14 @@
 // cachesvc-runner: the reference model runner's program.
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "allocator/kv_layout.h"
 #include "plugins/client/argument_text.h"
 #include "plugins/runner/generate_command.h"
 
@@ -34,9 +37,26 @@ void set_time(std::chrono::milliseconds& to, const std::string& text) {
   if (const auto time = kv::client::parse_time(text)) to = *time;
 }
 
+std::string check_not_empty(const std::string& text) { return kv::client::problem_of_empty(text); }
+
+auto count_between(std::uint64_t least, std::uint64_t most) {
+  return [least, most](const std::string& text) {
+    return kv::client::problem_of_count(text, least, most);
+  };
+}
+
+std::string check_block_tokens(const std::string& text) {
+  std::string problem = kv::client::problem_of_count(text, 1, kv::kBlockTokensMax);
+  if (problem.empty() && !std::has_single_bit(std::stoul(text))) {
+    problem = "'" + text + "': not a power of two; give 16 or another one up to 1024";
+  }
+  return problem;
+}
+
 void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::string& tokens) {
   generate.add_option("--model", command.model_folder, "Folder with a tok*.bin and another *.bin")
-      ->required();
+      ->required()
+      ->check(check_not_empty);
   auto* prompt =
       generate.add_option("--prompt", command.prompt, "Text to continue; \"\" begins a text");
   auto* prompt_tokens =
@@ -45,23 +65,28 @@ void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::
   prompt->excludes(prompt_tokens);
   generate.add_option("--max-tokens", command.max_tokens, "Tokens to generate at most")
       ->capture_default_str()
-      ->check(CLI::Range(1U, 1U << 20U));
+      ->check(count_between(1, 1U << 20U));
   auto* endpoint = generate.add_option("--endpoint", command.endpoint, "ipc:// of the service");
   auto* dir = generate.add_option("--dir", command.dir, "Directory of the service");
-  endpoint->excludes(dir);
+  endpoint->excludes(dir)->check(check_not_empty);
+  dir->check(check_not_empty);
   generate.add_option("--block-tokens", command.block_tokens, "Tokens of a block, a power of two")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(check_block_tokens);
   generate.add_option("--chunk", command.chunk_tokens, "Prompt tokens computed in one step")
       ->capture_default_str()
-      ->check(CLI::Range(1U, 65'536U));
+      ->check(count_between(1, 65'536));
   generate
       .add_option_function<std::string>(
           "--timeout", [&command](const std::string& text) { set_time(command.timeout, text); },
           "Time to wait for the service, each call: 500ms, 5s, 2m (default: 30s)")
       ->check(check_time);
-  generate.add_option("--kernel", command.kernel_file, "Kernel plug-in (default: the CPU one)");
-  generate.add_option("--logits", command.logits_file,
-                      "Write the logits of every generated position here, raw fp32");
+  generate.add_option("--kernel", command.kernel_file, "Kernel plug-in (default: the CPU one)")
+      ->check(check_not_empty);
+  generate
+      .add_option("--logits", command.logits_file,
+                  "Write the logits of every generated position here, raw fp32")
+      ->check(check_not_empty);
   generate.add_flag("--skip-read", command.skip_read, "Use no cached block; still publish");
   generate.add_flag("--json", command.json, "Print one JSON object");
   generate.footer(kExamples);

@@ -8,7 +8,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "plugins/client/admin.h"
 #include "plugins/client/argument_text.h"
+#include "plugins/client/messages.h"
 #include "tools/cachectl/exit_code.h"
 
 namespace kv::cachectl {
@@ -94,7 +96,16 @@ std::string check_duration(const std::string& text) {
   return time ? std::string() : std::string(time.error().reason);
 }
 
+std::string check_not_empty(const std::string& text) { return client::problem_of_empty(text); }
+
+auto count_between(std::uint64_t least, std::uint64_t most) {
+  return [least, most](const std::string& text) {
+    return client::problem_of_count(text, least, most);
+  };
+}
+
 std::string check_dir(const std::string& dir) {
+  if (dir.empty()) return client::problem_of_empty(dir);
   std::error_code ignored;
   const std::filesystem::path path(dir);
   if (!std::filesystem::is_socket(path, ignored)) return {};
@@ -104,6 +115,7 @@ std::string check_dir(const std::string& dir) {
 
 std::string check_endpoint(const std::string& endpoint) {
   constexpr std::string_view kScheme = "ipc://";
+  if (endpoint.empty()) return client::problem_of_empty(endpoint);
   if (endpoint.starts_with(kScheme) && endpoint.size() > kScheme.size()) return {};
   return "'" + endpoint + "': only ipc:// endpoints are served: write ipc:///path/service.sock";
 }
@@ -130,9 +142,10 @@ void add_global(CLI::App& app, CommandLine& line) {
 // Returns the option of the model folder.
 CLI::Option* add_namespace(CLI::App& command, CommandLine& line) {
   auto* model = command.add_option("--model", line.model, "model folder, as the runner takes it");
+  model->check(check_not_empty);
   auto* weights = command.add_option("--namespace-weights", line.weights,
                                      "the namespace's weights field, instead of --model");
-  weights->excludes(model);
+  weights->excludes(model)->check(check_not_empty);
   command.add_option("--namespace-config", line.model_config, "model_config field")->needs(weights);
   command.add_option("--namespace-adapter", line.adapter, "adapter field");
   command.add_option("--namespace-adapter-revision", line.adapter_revision,
@@ -151,8 +164,10 @@ void add_lookup(CLI::App& app, CommandLine& line) {
       ->add_option("--tokens,--prompt-tokens", line.tokens,
                    "token ids: 1,403,407; @FILE reads them from a file, @- from stdin")
       ->excludes(prompt);
-  lookup->add_option("--require-hit-tokens", line.required_hit_tokens,
-                     "exit with 3 when fewer tokens are hit");
+  lookup
+      ->add_option("--require-hit-tokens", line.required_hit_tokens,
+                   "exit with 3 when fewer tokens are hit")
+      ->check(count_between(0, client::kTokensPerMessageMax));
   lookup->callback([&line] {
     if (!line.has_namespace()) {
       throw CLI::RequiredError("lookup: --model or --namespace-weights");
@@ -181,7 +196,8 @@ void add_clear(CLI::App& app, CommandLine& line) {
       ->add_option("--epoch", line.epoch,
                    "number of the namespace's content afterwards; nothing is cleared when it has "
                    "that number already (0: the next one)")
-      ->excludes(tier);
+      ->excludes(tier)
+      ->check(count_between(0, client::kEpochMax));
   clear->add_flag("--yes", line.is_confirmed, "do it; without it nothing is done");
   clear->callback([&line] {
     line.command = Command::clear;
@@ -210,7 +226,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   auto* tree = app.add_subcommand("tree", "the prefix tree: runs of blocks and their copies");
   tree->footer(with_exit_codes(kTreeHelp));
   tree->add_option("--limit", line.node_limit, "at most this many nodes")
-      ->check(CLI::Range(1U, kTreeNodesMax))
+      ->check(count_between(1, kTreeNodesMax))
       ->capture_default_str();
   tree->callback([&line] { line.command = Command::tree; });
   auto* demote =

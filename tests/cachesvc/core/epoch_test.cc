@@ -69,6 +69,20 @@ TEST(Epoch, RisesByItselfWhenNoNumberIsGiven) {
   EXPECT_EQ(epoch_of(cleared), 11U);
 }
 
+TEST(Epoch, HighestNumbersAreRefusedSoThatTheNextOneIsAlwaysHigher) {
+  Epochs test;
+  constexpr std::uint64_t kRefused = 9'223'372'036'854'775'808U;  // 2^63
+  ASSERT_EQ(epoch_of(test.set(5)), 5U);
+  for (const std::uint64_t epoch : {kRefused, ~std::uint64_t{0}}) {
+    const Reply reply = test.set(epoch);
+    EXPECT_EQ(reply.error.code, ErrorCode::invalid);
+    EXPECT_EQ(reply.error.field, "epoch");
+  }
+  EXPECT_EQ(test.driver.status().epochs[0].epoch, 5U);
+  EXPECT_EQ(epoch_of(test.set(kRefused - 1)), kRefused - 1);
+  EXPECT_EQ(epoch_of(test.set(0)), kRefused);
+}
+
 TEST(Epoch, AskedForOnceMoreClearsNothing) {
   Epochs test;
   test.set(5);

@@ -55,5 +55,17 @@ TEST(ArgumentText, AFileOfTokensIsReadAndItsLengthIsBounded) {
   EXPECT_EQ(read_tokens("@/dev/zero").error().code, ErrorCode::too_large) << "it never ends";
 }
 
+TEST(ArgumentText, ACountIsDigitsWithinItsBounds) {
+  for (const char* text : {"3", "64", "100", "007"}) {
+    EXPECT_EQ(problem_of_count(text, 3, 100), "") << text;
+  }
+  for (const char* text : {"", "2", "101", "-3", "-18446744073709551552", "+4", "4 ", " 4", "4.0",
+                           "0x4", "18446744073709551680"}) {
+    EXPECT_EQ(problem_of_count(text, 3, 100),
+              "'" + std::string(text) + "': give a whole number from 3 to 100");
+  }
+  EXPECT_EQ(problem_of_count("18446744073709551615", 0, ~std::uint64_t{0}), "");
+}
+
 }  // namespace
 }  // namespace kv::client

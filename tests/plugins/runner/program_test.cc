@@ -79,6 +79,11 @@ TEST(RunnerProgram, WrongUsageIsExitCodeTwo) {
   }
   EXPECT_EQ(generate({"--max-tokens", "0"}).exit_code, 2);
   EXPECT_EQ(generate({"--chunk", "0"}).exit_code, 2);
+  for (const char* count : {"-1", "-18446744073709551615", "1e2", "0x10"}) {
+    EXPECT_EQ(generate({"--max-tokens", count}).exit_code, 2) << count;
+    EXPECT_EQ(generate({"--block-tokens", count}).exit_code, 2) << count;
+    EXPECT_EQ(generate({"--chunk", count}).exit_code, 2) << count;
+  }
   for (const char* tokens : {"", "1,", ",1", "1,,2", "1.2", "-1", "4294967296", "a"}) {
     EXPECT_EQ(generate({"--prompt-tokens=" + std::string(tokens)}).exit_code, 2) << tokens;
   }
@@ -91,6 +96,20 @@ TEST(RunnerProgram, WhatItDoesNotKnowIsNamed) {
   expect_failure(run({"--bogus"}), 2, "unknown option --bogus; see cachesvc-runner --help\n");
   expect_usage(generate({"--surprise"}), "unknown option --surprise");
   expect_usage(generate({"extra"}), "unexpected argument extra");
+}
+
+TEST(RunnerProgram, ABlockHasAPowerOfTwoOfTokens) {
+  expect_usage(generate({"--block-tokens", "7"}),
+               "--block-tokens: '7': not a power of two; give 16 or another one up to 1024");
+  expect_usage(generate({"--block-tokens", "2048"}),
+               "--block-tokens: '2048': give a whole number from 1 to 1024");
+}
+
+TEST(RunnerProgram, AnEmptyNameIsNotTakenForTheDefault) {
+  for (const char* option : {"--dir", "--endpoint", "--kernel", "--logits"}) {
+    expect_usage(generate({option, ""}),
+                 std::string(option) + ": is empty: give a value, or leave it out");
+  }
 }
 
 TEST(RunnerProgram, ATimeNeedsAUnit) {
@@ -201,8 +220,6 @@ TEST_F(RunnerProgramWithAService, ABlockSizeThatDiffersFromTheServicesIsNamed) {
   expect_failure(generate_here({"--block-tokens", "8"}), 1,
                  "--block-tokens 8: the service has 16 (block_tokens); pass --block-tokens 16, or "
                  "use another --dir\n");
-  expect_failure(generate_here({"--block-tokens", "7"}), 1,
-                 "--block-tokens 7: not a power of two; give a power of two up to 1024\n");
 }
 
 TEST_F(RunnerProgramWithAService, ADeviceTierThatIsTooSmallIsSaidSo) {

@@ -117,6 +117,43 @@ TEST(CommandLine, SaysThatOnlyIpcEndpointsAreServed) {
   }
 }
 
+TEST(CommandLine, TakesOnlyCountsThatSayWhatTheyAre) {
+  for (const char* count : {"-1", "-18446744073709551615", "+1", "0x10", "1e3", "1.5", " 1", "ten",
+                            "18446744073709551615", "9223372036854775808"}) {
+    SCOPED_TRACE(count);
+    const auto epoch = said({"clear", "--model", "m", "--yes", "--epoch", count});
+    EXPECT_NE(epoch.find("--epoch: '" + std::string(count) +
+                         "': give a whole number from 0 to 9223372036854775807"),
+              std::string::npos)
+        << epoch;
+    const auto hits =
+        said({"lookup", "--model", "m", "--prompt", "p", "--require-hit-tokens", count});
+    EXPECT_NE(hits.find("give a whole number from 0 to 65536"), std::string::npos) << hits;
+    EXPECT_NE(said({"tree", "--limit", count}).find("from 1 to 1000"), std::string::npos);
+  }
+  EXPECT_EQ(good({"clear", "--model", "m", "--yes", "--epoch", "9223372036854775807"}).epoch,
+            9'223'372'036'854'775'807U);
+}
+
+// An empty one, of a variable that is not set, would mean the default service or all namespaces.
+TEST(CommandLine, TakesNoEmptyNameOfAServiceOrANamespace) {
+  const std::vector<std::vector<const char*>> empty{
+      {"--dir", "", "clear", "--yes"},
+      {"--endpoint", "", "clear", "--yes"},
+      {"clear", "--yes", "--model", ""},
+      {"clear", "--yes", "--namespace-weights", ""},
+      {"lookup", "--namespace-weights", "", "--tokens", "1"}};
+  for (const auto& arguments : empty) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    const auto parsed = parse(arguments);
+    const auto* ending = std::get_if<Ending>(&parsed);
+    ASSERT_NE(ending, nullptr);
+    EXPECT_EQ(ending->exit_code, kExitUsage);
+    EXPECT_NE(ending->text.find("is empty: give a value, or leave it out"), std::string::npos)
+        << ending->text;
+  }
+}
+
 TEST(CommandLine, SaysTheLeastAndTheLargestTime) {
   for (const char* time : {"0s", "1us", "61m"}) {
     const std::string text = said({"status", "--watch", time});
