@@ -8,12 +8,10 @@
 #include <utility>
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cachesvc/shell/accept_guard.h"
-#include "cachesvc/shell/unix_address.h"
 
 namespace kv::shell {
 namespace {
@@ -44,28 +42,17 @@ Result<std::unique_ptr<AttachServer>> AttachServer::make(EventLoop& loop, const 
   return server;
 }
 
-AttachServer::~AttachServer() {
-  if (listener_.is_open()) unlink(options_.path.c_str());
-}
+AttachServer::~AttachServer() = default;
 
 Result<void> AttachServer::listen() {
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const sockaddr_un address = unix_address(options_.path);
-  const mode_t before = umask(0117);
-  const int bound =
-      bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  umask(before);
-  if (bound != 0 || ::listen(socket.get(), kBacklog) != 0) {
-    return Error{ErrorCode::unavailable, "the attach socket cannot be bound", {}};
-  }
-  listener_ = std::move(socket);
-  KV_TRY(listener_watch_, loop_.when_readable(listener_.get(), [this] { accept(); }));
+  KV_TRY(listener_, SocketFile::listen(options_.path, SOCK_SEQPACKET, kBacklog));
+  KV_TRY(listener_watch_, loop_.when_readable(listener_.descriptor(), [this] { accept(); }));
   return {};
 }
 
 void AttachServer::accept() {
   for (int i = 0; i < kAcceptsPerWake; ++i) {
-    FileDescriptor socket(accept_any(listener_.get(), SOCK_NONBLOCK));
+    FileDescriptor socket(accept_any(listener_.descriptor(), SOCK_NONBLOCK));
     if (!socket.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EAGAIN) pause();
@@ -85,7 +72,7 @@ void AttachServer::pause() {
   }
   listener_watch_ = EventLoop::Watch();
   pause_watch_ = loop_.every(kPause, [this] {
-    auto watch = loop_.when_readable(listener_.get(), [this] { accept(); });
+    auto watch = loop_.when_readable(listener_.descriptor(), [this] { accept(); });
     if (!watch) return;
     listener_watch_ = *std::move(watch);
     pause_watch_ = EventLoop::Watch();

@@ -16,6 +16,7 @@
 #include "allocator/base/result.h"
 #include "cachesvc/shell/event_loop.h"
 #include "cachesvc/shell/log.h"
+#include "cachesvc/shell/socket_file.h"
 #include "cachesvc/wire/attach_codec.h"
 #include "cachesvc/wire/shell_counters.h"
 #include "tiering/stores/file_descriptor.h"
@@ -96,7 +97,7 @@ class AttachServer {
   const Logger& log_;
   Options options_;
   codec::ShellCounters& counters_;
-  FileDescriptor listener_;
+  SocketFile listener_;
   EventLoop::Watch listener_watch_, pause_watch_;
   std::uint64_t next_connection_ = 1;
   std::unordered_map<std::uint64_t, Connection> connections_;

@@ -3,8 +3,12 @@
 #include <cerrno>
 #include <utility>
 
-#include <sys/stat.h>
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <zmq.h>
+
+#include "cachesvc/shell/config.h"
+#include "cachesvc/shell/socket_file.h"
 
 namespace kv::shell {
 namespace {
@@ -12,6 +16,7 @@ namespace {
 // Of zmq.h's draft part, but honoured by this build: frames arrive in memory of their own, aligned,
 // instead of as slices of the receive buffer. Where it is refused the decoder copies.
 constexpr int kZeroCopyReceive = 10;
+constexpr int kBacklog = 128;
 constexpr int kLingerMs = 200;
 constexpr int kHeartbeatMs = 1'000;
 constexpr int kHeartbeatTimeoutMs = 5'000;
@@ -71,8 +76,21 @@ struct RouterSocket::State {
     return true;
   }
 
+  // libzmq is given a listening socket: of its own one it would remove the file at the end, and at
+  // the start, whoever's it is.
+  [[nodiscard]] Result<void> listen(const std::string& endpoint) const {
+    FileDescriptor given(fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (!given.is_open()) return Error{ErrorCode::unavailable, "no descriptor is left", {}};
+    if (!socket.set(ZMQ_USE_FD, given.get()) || zmq_bind(socket.value, endpoint.c_str()) != 0) {
+      return Error{ErrorCode::unavailable, "ZeroMQ cannot listen there", {}};
+    }
+    (void)given.release();  // libzmq's listener closes it
+    return {};
+  }
+
   Context context;
   Socket socket;
+  SocketFile file;  // goes before the socket ends
   Frame identity, body;
   int descriptor = -1;
 };
@@ -95,11 +113,9 @@ Result<std::unique_ptr<RouterSocket>> RouterSocket::bind(const Options& options)
       zmq_setsockopt(socket.value, ZMQ_MAXMSGSIZE, &bytes_max, sizeof(bytes_max)) == 0;
   if (!is_set) return Error{ErrorCode::unavailable, "a ZeroMQ option was refused", {}};
 
-  // A chmod after the bind would leave a moment with the wider mode.
-  const mode_t before = umask(0117);
-  const int bound = zmq_bind(socket.value, options.endpoint.c_str());
-  umask(before);
-  if (bound != 0) return Error{ErrorCode::unavailable, "the endpoint cannot be bound", {}};
+  const std::string path(ipc_path(options.endpoint));
+  KV_TRY(state->file, SocketFile::listen(path, SOCK_STREAM, kBacklog));
+  KV_TRY_VOID(state->listen(options.endpoint));
   std::size_t bytes = sizeof(state->descriptor);
   if (zmq_getsockopt(socket.value, ZMQ_FD, &state->descriptor, &bytes) != 0) {
     return Error{ErrorCode::unavailable, "no ZeroMQ descriptor", {}};

@@ -23,7 +23,8 @@ class RouterSocket {
     int receive_queue_max = 64;           // messages of one peer that wait to be received
     int send_queue_max = 1'024;           // messages to one peer that it did not read yet
   };
-  // The socket file gets mode 0660. fails: unavailable (the address, or ZeroMQ itself).
+  // The socket file gets mode 0660, and goes with this value while it is this socket's.
+  // fails: unavailable (the address, or ZeroMQ itself).
   [[nodiscard]] static Result<std::unique_ptr<RouterSocket>> bind(const Options& options);
   ~RouterSocket();
   RouterSocket(const RouterSocket&) = delete;

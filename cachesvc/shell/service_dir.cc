@@ -124,17 +124,7 @@ std::variant<ServiceDir, StartProblem> ServiceDir::take(const Config& config) {
 
   if (auto problem = clear_socket(socket_path, SOCK_STREAM)) return *std::move(problem);
   if (auto problem = clear_socket(attach_path(config), SOCK_SEQPACKET)) return *std::move(problem);
-  taken.socket_path_ = socket_path;
   return taken;
-}
-
-ServiceDir::ServiceDir(ServiceDir&& other) noexcept
-    : directory_lock_(std::move(other.directory_lock_)),
-      endpoint_lock_(std::move(other.endpoint_lock_)),
-      socket_path_(std::exchange(other.socket_path_, {})) {}
-
-ServiceDir::~ServiceDir() {
-  if (!socket_path_.empty()) unlink(socket_path_.c_str());
 }
 
 }  // namespace kv::shell

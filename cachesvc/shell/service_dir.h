@@ -27,16 +27,9 @@ class ServiceDir {
   // problem; a mode for a group (0750) stays: someone chose it.
   [[nodiscard]] static std::variant<ServiceDir, StartProblem> take(const Config& config);
 
-  ServiceDir(ServiceDir&& other) noexcept;
-  ServiceDir& operator=(ServiceDir&& other) = delete;
-  ServiceDir(const ServiceDir&) = delete;
-  ServiceDir& operator=(const ServiceDir&) = delete;
-  ~ServiceDir();  // removes the socket file, which ZeroMQ leaves behind
-
  private:
   ServiceDir() = default;
   FileDescriptor directory_lock_, endpoint_lock_;
-  std::string socket_path_;  // empty until all is taken: then nothing is removed
 };
 
 }  // namespace kv::shell
