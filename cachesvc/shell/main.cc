@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cachesvc/program/standard_streams.h"
 #include "cachesvc/shell/commands.h"
 #include "cachesvc/shell/config_show.h"
 
@@ -119,8 +120,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  kv::program::keep_standard_streams();
   try {
-    return run(argc, argv);
+    return kv::program::finish_output(run(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return kv::shell::kExitFailed;

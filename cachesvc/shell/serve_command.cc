@@ -1,10 +1,14 @@
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <variant>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cachesvc/shell/commands.h"
 #include "cachesvc/shell/config_show.h"
@@ -19,6 +23,25 @@ void raise_file_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &limit);  // refused: the attach socket says when it is short
+}
+
+// Whoever started the service may wait for this line: where it cannot be written, the service must
+// not go on as if it had been. A reader that went away does not wait. Not by stdio, which would try
+// again at the end what failed here.
+bool say_ready(std::string_view line) {
+  while (!line.empty()) {
+    const ssize_t count = write(STDOUT_FILENO, line.data(), line.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EPIPE) return true;
+    if (count < 0) {
+      std::fprintf(stderr, "error: the ready line cannot be written to standard output: %s; %s\n",
+                   std::generic_category().message(errno).c_str(),
+                   "give it another file, or /dev/null");
+      return false;
+    }
+    line.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
 }
 
 }  // namespace
@@ -42,10 +65,10 @@ int serve(const ConfigSources& sources) {
   }
   Service& service = *std::get<std::unique_ptr<Service>>(made);
   const std::string refusal(service.disk_refusal());
-  std::printf("ready endpoint=%s dir=%s%s%s\n", loaded.config.endpoint.c_str(),
-              loaded.config.dir.c_str(),
-              refusal.empty() ? "" : " disk=off reason=", refusal.c_str());
-  std::fflush(stdout);
+  if (!say_ready("ready endpoint=" + loaded.config.endpoint + " dir=" + loaded.config.dir +
+                 (refusal.empty() ? "" : " disk=off reason=" + refusal) + "\n")) {
+    return kExitFailed;
+  }
   const Service::Ended how = service.run();
   // Destroying it would wait for the worker that hangs.
   if (how == Service::Ended::hung) std::_Exit(kExitFailed);

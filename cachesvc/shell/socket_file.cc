@@ -44,8 +44,7 @@ Result<SocketFile> SocketFile::listen(const std::string& path, int type, int bac
   const sockaddr_un address = unix_address(path);
   // A chmod after the bind would leave a moment with the wider mode.
   const mode_t before = umask(0117);
-  const int bound =
-      bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int bound = bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   const int number = errno;
   umask(before);
   if (bound != 0) return bind_error(number);
@@ -74,8 +73,8 @@ SocketFile::~SocketFile() { remove(); }
 void SocketFile::remove() {
   if (!socket_.is_open()) return;
   struct stat status{};
-  const bool is_mine = lstat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
-                       status.st_ino == inode_;
+  const bool is_mine =
+      lstat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
   if (is_mine) unlink(path_.c_str());
   socket_.reset();
 }

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "allocator/kv_layout.h"
+#include "cachesvc/program/standard_streams.h"
 #include "plugins/client/argument_text.h"
 #include "plugins/runner/generate_command.h"
 
@@ -151,8 +152,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  kv::program::keep_standard_streams();
   try {
-    return run(argc, argv);
+    return kv::program::finish_output(run(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;

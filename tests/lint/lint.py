@@ -24,6 +24,7 @@ LAYERS = {
     "allocator/base": "base", "allocator": "allocator", "tiering/stores": "stores",
     "tiering": "tiering", "kernels/api": "kernels_api", "kernels": "kernels", "schemas": "schemas",
     "cachesvc/core": "core", "cachesvc/wire": "wire", "cachesvc/shell": "shell",
+    "cachesvc/program": "program",
     "plugins": "plugins", "tools/cachectl": "cachectl", "tools/world": "world",
     "tools/cachesim": "cachesim", "tools/cachebench": "cachebench", "tests": "tests",
 }

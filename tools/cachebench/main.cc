@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cachesvc/program/standard_streams.h"
 #include "tools/cachebench/core_counts.h"
 #include "tools/cachebench/core_rows.h"
 
@@ -101,8 +102,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  kv::program::keep_standard_streams();
   try {
-    return run(argc, argv);
+    return kv::program::finish_output(run(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return kExitFailed;
