@@ -12,6 +12,7 @@
 
 #include "tools/cachesim/cache_model.h"
 #include "tools/cachesim/exit_code.h"
+#include "tools/cachesim/replay/sim_config.h"
 
 namespace kv::cachesim {
 namespace {
@@ -34,6 +35,7 @@ constexpr const char* kExamples = R"(Examples:
   cachesim hits trace.jsonl.gz --policy lru --capacity-blocks 1% 5% 10%
   cachesim hits trace.jsonl.gz --policy lru arc min_bypass --capacity-blocks 16384 --json
   cachesim hits weka_requests.jsonl.gz --sessions 100 --policy lru --capacity-blocks 5616
+  cachesim replay trace.jsonl.gz --config SIM.toml
 )";
 
 std::string help_of_hits() {
@@ -90,6 +92,34 @@ void add_reading(CLI::App& command, CommandLine& line) {
       ->check(CLI::Range(0.0, 1e6));
 }
 
+std::string check_setting(const std::string& text) {
+  if (text.find('=') != std::string::npos) return {};
+  return "'" + text + "' is no setting: write section.key=value";
+}
+
+void add_replay(CLI::App& app, CommandLine& line) {
+  auto* replay =
+      app.add_subcommand("replay", "the service's engine on a trace, under virtual time");
+  replay->footer(sim_keys_as_help() + "\n" + kFormatsHelp +
+                 "Examples:\n  cachesim replay trace.jsonl.gz --config SIM.toml\n"
+                 "  cachesim replay trace.jsonl.gz --set host.capacity=1TiB --json\n" +
+                 kExitCodes);
+  add_reading(*replay, line);
+  replay->add_option("--config", line.config, "SIM.toml: machines and load (default: as below)");
+  replay
+      ->add_option_function<std::vector<std::string>>(
+          "--set",
+          [&line](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              const std::size_t equals = text.find('=');
+              line.settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+            }
+          },
+          "section.key=value: wins over the file")
+      ->check(check_setting);
+  replay->callback([&line] { line.command = Command::replay; });
+}
+
 void add_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
   auto* info = app.add_subcommand("info", "what a trace holds, and what any cache could hit of it");
@@ -119,6 +149,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
     line.command = Command::hits;
     if (line.policies.empty()) line.policies = {"lru"};
   });
+  add_replay(app, line);
 }
 
 std::string one_line(std::string text) {
@@ -169,7 +200,7 @@ std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const
     } catch (const CLI::RequiredError&) {
       const auto unknown = app.remaining();
       if (unknown.empty() || !app.get_subcommands().empty()) throw;
-      throw CLI::ExtrasError({unknown.front() + " (commands: info, hits)"});
+      throw CLI::ExtrasError({unknown.front() + " (commands: info, hits, replay)"});
     }
   } catch (const CLI::Error& error) {
     return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachesim --help"};

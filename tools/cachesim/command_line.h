@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace kv::cachesim {
 
-enum class Command : std::uint8_t { info, hits };
+enum class Command : std::uint8_t { info, hits, replay };
 
 // So many blocks, or so many of the trace's unique blocks.
 struct Capacity {
@@ -31,6 +32,9 @@ struct CommandLine {
   std::vector<std::string> policies;
   std::vector<Capacity> capacities;
   bool time = false;
+  // replay
+  std::optional<std::string> config;
+  std::vector<std::pair<std::string, std::string>> settings;  // section.key, value
 };
 
 // What to do instead of a command: print `text` (to stdout when `exit_code` is 0) and end.

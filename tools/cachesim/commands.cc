@@ -10,6 +10,7 @@
 #include "tools/cachesim/exit_code.h"
 #include "tools/cachesim/hits.h"
 #include "tools/cachesim/progress.h"
+#include "tools/cachesim/replay/replay_command.h"
 #include "tools/cachesim/reuse.h"
 
 namespace kv::cachesim {
@@ -234,7 +235,15 @@ int run(const CommandLine& line) {
   Progress progress;
   Trace trace;
   if (!read(line, progress, trace)) return kExitFailed;
-  return line.command == Command::info ? run_info(line, trace) : run_hits(line, progress, trace);
+  switch (line.command) {
+    case Command::info:
+      return run_info(line, trace);
+    case Command::hits:
+      return run_hits(line, progress, trace);
+    case Command::replay:
+      break;
+  }
+  return run_replay(line, progress, trace);
 }
 
 }  // namespace kv::cachesim

@@ -69,13 +69,61 @@ TEST(CachesimProgram, HitsAreRowsOfPoliciesAndCapacities) {
   EXPECT_EQ(rows[0]["token_hits"], 1024);
 }
 
+TEST(CachesimProgram, ReplayTellsWhatBecameOfTheRequests) {
+  const TempFolder folder;
+  const std::string trace = folder.file("trace", kTrace);
+  const std::string config = folder.file("sim.toml", "[host]\ncapacity = \"1GiB\"\n");
+  const ProgramResult run = cachesim({"replay", trace, "--config", config, "--json"});
+  ASSERT_EQ(run.exit_code, kExitOk) << run.err;
+  EXPECT_EQ(run.err, "");
+  const json report = json::parse(run.out);
+  EXPECT_EQ(report["requests"]["total"], 3);
+  EXPECT_EQ(report["tokens"]["input"], 4024);
+  // The second waits for the first one's step and finds its block, the third all but a token.
+  EXPECT_EQ(report["tokens"]["hit"]["device"], 512 + 1499);
+  EXPECT_EQ(report["tokens"]["computed"], 4024 - 512 - 1499);
+  EXPECT_EQ(report["tokens"]["generated"], 21);
+  EXPECT_EQ(report["ttft_ns"]["count"], 3);
+  EXPECT_EQ(report["links"]["device_to_host"]["bytes"], 4ULL * 512 * 131'072);
+  EXPECT_EQ(report["tiers"]["host"]["capacity_blocks"], 16);
+
+  const ProgramResult counts =
+      cachesim({"replay", trace, "--json", "--set", "run.mode=counts", "device.capacity=128MiB"});
+  ASSERT_EQ(counts.exit_code, kExitOk) << counts.err;
+  EXPECT_EQ(json::parse(counts.out)["block_hits"], 2);  // as hits --policy lru of 2 blocks
+}
+
+TEST(CachesimProgram, ReplayNamesWhatIsWrongWithItsConfiguration) {
+  const TempFolder folder;
+  const std::string trace = folder.file("trace", kTrace);
+  const std::string config = folder.file("sim.toml", "[host]\ncapcity = \"1GiB\"\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
+      {{"--config", config}, "the nearest key is host.capacity"},
+      {{"--config", folder.path("nothing")}, "cannot be read"},
+      {{"--set", "host.capacity"}, "section.key=value"},
+      {{"--set", "host.capacity=1"}, "a size needs a unit"},
+      {{"--set", "device.capacity=1KiB"}, "less than one block"},
+      {{"--set", "compute.gpu=abacus"}, "no table for abacus"}};
+  for (const auto& [arguments, expected] : wrong) {
+    std::vector<std::string> whole = {"replay", trace};
+    whole.insert(whole.end(), arguments.begin(), arguments.end());
+    const ProgramResult run = cachesim(whole);
+    SCOPED_TRACE(expected);
+    EXPECT_EQ(run.exit_code, kExitUsage);
+    EXPECT_EQ(run.out, "");
+    EXPECT_NE(run.err.find(expected), std::string::npos) << run.err;
+  }
+}
+
 TEST(CachesimProgram, PrintsTheSameBytesEveryTime) {
   const TempFolder folder;
   const std::string path = folder.file("trace", kTrace);
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"info", path},
         {"hits", path, "--policy", "lru", "arc", "s3fifo", "gdsf", "lfu-da", "--capacity-blocks",
-         "3"}}) {
+         "3"},
+        {"replay", path, "--set", "host.capacity=1GiB"},
+        {"replay", path, "--json", "--set", "instance.count=2", "instance.router=random"}}) {
     const ProgramResult first = cachesim(arguments);
     const ProgramResult second = cachesim(arguments);
     EXPECT_EQ(first.exit_code, kExitOk) << first.err;
@@ -105,6 +153,9 @@ TEST(CachesimProgram, FailsOnTracesThatItCannotUse) {
                                         "TIMESTAMP,ContextTokens,GeneratedTokens\n"
                                         "2023-11-16 18:17:03.9799600,4808,10\n");
   EXPECT_EQ(cachesim({"info", azure}).exit_code, kExitOk);
+  const ProgramResult replayed = cachesim({"replay", azure});
+  EXPECT_EQ(replayed.exit_code, kExitFailed);
+  EXPECT_NE(replayed.err.find("blocks of one size"), std::string::npos) << replayed.err;
   const ProgramResult hits = cachesim({"hits", azure, "--capacity-blocks", "5"});
   EXPECT_EQ(hits.exit_code, kExitFailed);
   EXPECT_NE(hits.err.find("sizes only"), std::string::npos) << hits.err;
@@ -120,7 +171,7 @@ TEST(CachesimProgram, NamesWhatIsWrongWithTheCommandLine) {
   const std::string path = folder.file("trace", kTrace);
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
       {{}, "subcommand"},
-      {{"hit"}, "info, hits"},
+      {{"hit"}, "info, hits, replay"},
       {{"info"}, "FILE"},
       {{"info", folder.path("nothing")}, "nothing"},
       {{"hits", path}, "--capacity-blocks"},
@@ -145,6 +196,7 @@ TEST(CachesimProgram, HelpNamesEveryPolicyAndHasExamples) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word;
   }
   EXPECT_EQ(cachesim({"--help"}).exit_code, kExitOk);
+  EXPECT_NE(cachesim({"replay", "--help"}).out.find("host.load_bandwidth"), std::string::npos);
 }
 
 TEST(Capacity, IsBlocksOrAShareOfTheUniqueOnes) {

@@ -20,7 +20,8 @@ VirtualService::Options service_options(const ReplayOptions& options) {
 InstanceOptions instance_options(const ReplayOptions& options) {
   InstanceOptions instance;
   instance.sequences_max = options.sequences_max;
-  instance.step_tokens_max = options.step_tokens_max;
+  // One step a request, when it takes no time.
+  instance.step_tokens_max = options.counts_only ? 0x7FFFFFFFU : options.step_tokens_max;
   instance.counts_only = options.counts_only;
   instance.device_slots = device_slots(options);
   return instance;

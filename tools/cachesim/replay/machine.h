@@ -23,6 +23,10 @@ class Machine {
   void arrive(TimePoint now, std::uint32_t request);
   [[nodiscard]] TimePoint next() const { return std::min(service_.next(), instance_.next()); }
   void advance(TimePoint now);
+  // Of the request's prompt, if it came here now.
+  [[nodiscard]] std::uint64_t uncached_tokens(TimePoint now, std::uint32_t request) {
+    return instance_.uncached_tokens(now, request);
+  }
 
   [[nodiscard]] const VirtualInstance& instance() const { return instance_; }
   [[nodiscard]] const VirtualService& service() const { return service_; }

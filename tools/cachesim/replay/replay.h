@@ -18,6 +18,8 @@
 
 namespace kv::cachesim {
 
+enum class RouterKind : std::uint8_t { prefix, random };
+
 struct ReplayOptions {
   // Counts as `hits` defines them: one request at a time, and nothing takes time. The device tier
   // has one slot more than its capacity then, for the token that is always computed.
@@ -31,11 +33,16 @@ struct ReplayOptions {
   // Arrivals: at the trace's times (open), or as others finish (closed) when `in_flight` > 0.
   std::uint64_t speed_thousandths = 1'000;
   std::uint32_t in_flight = 0;
+  // Machines of this kind, each with tiers of its own.
+  std::uint32_t machines = 1;
+  RouterKind router = RouterKind::prefix;
+  std::uint64_t seed = 1;  // of the random router
 };
 
+// Of all machines together; the most that each of them used, summed.
 struct TierUse {
-  std::uint32_t capacity_blocks = 0;
-  std::uint32_t used_blocks_max = 0;
+  std::uint64_t capacity_blocks = 0;
+  std::uint64_t used_blocks_max = 0;
   std::uint64_t used_blocks_mean = 0;  // over time
 };
 
@@ -51,7 +58,7 @@ struct ReplayOutcome {
   Duration computing{};
   std::array<TierUse, kTiers> tiers;
   std::array<LinkUse, kLinkCount> links;
-  core::Counters counters;  // the Engine's
+  std::vector<core::Counters> counters;  // of each machine's Engine
 };
 
 // requires: the trace's blocks are of one size; capacity_blocks[0] > 0.

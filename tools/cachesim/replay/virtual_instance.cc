@@ -64,6 +64,7 @@ std::uint32_t VirtualInstance::computed_blocks(const Sequence& sequence) const {
 void VirtualInstance::arrive(TimePoint now, std::uint32_t request) {
   results_[request].arrival = now;
   waiting_.push_back({request, false});
+  prompt_tokens_left_ += trace_->requests[request].input_tokens;
 }
 
 void VirtualInstance::open(TimePoint now, std::uint32_t request) {
@@ -82,6 +83,21 @@ void VirtualInstance::open(TimePoint now, std::uint32_t request) {
     left = left.subspan(part.tokens.size());
     ask(now, part);
   }
+}
+
+std::uint64_t VirtualInstance::uncached_tokens(TimePoint now, std::uint32_t request) {
+  const TraceRequest& wanted = trace_->requests[request];
+  trace_->expand(wanted, tokens_);
+  tokens_.push_back(kOwnToken);
+  tokens_.resize(std::min<std::size_t>(tokens_.size(), core::kTokensPerMessageMax));
+  const NamespaceFields where = fields();
+  core::Lookup look_up;
+  look_up.fields = &where;
+  look_up.tokens = tokens_;
+  ask(now, look_up);
+  take_answers(now);
+  const auto hit = static_cast<std::uint32_t>(looked_up_blocks_);
+  return wanted.input_tokens - trace_->tokens_of(wanted, hit);
 }
 
 // First come, first served: nobody overtakes one that waits for room.
@@ -149,6 +165,10 @@ void VirtualInstance::on_reply(TimePoint now, const core::Reply& reply) {
     }
     return;
   }
+  if (const auto* found = std::get_if<core::LookupReply>(&reply.body)) {
+    looked_up_blocks_ = found->hit_tokens;
+    return;
+  }
   if (reply.error.code == ErrorCode::ok) return;
   const auto found = std::ranges::find(running_, reply.request, &Sequence::admit_request);
   KV_CHECK(found != running_.end());
@@ -179,6 +199,7 @@ void VirtualInstance::on_admitted(TimePoint now, Sequence& sequence,
     }
     --hit;
   }
+  prompt_tokens_left_ -= hit;
   sequence.position = hit;
   sequence.published_blocks = result.hit_blocks;
   sequence.phase = Phase::loading;
@@ -197,6 +218,7 @@ void VirtualInstance::on_not_admitted(TimePoint now, std::size_t index, const co
   }
   KV_CHECK(reply.error.code == ErrorCode::too_large);
   results_[request].refused = true;
+  prompt_tokens_left_ -= trace_->requests[request].input_tokens;
   results_[request].end = now;
   ++finished_;
   items_.push_back({SequenceId(request), core::StepOp::free, 0, 0, 0});
@@ -266,7 +288,10 @@ bool VirtualInstance::progress(TimePoint now, Sequence& sequence) {
   RequestResult& result = results_[sequence.request];
   const bool prefill = sequence.phase == Phase::prefill;
   sequence.position += sequence.step_tokens;
-  if (prefill) result.computed_tokens += sequence.step_tokens;
+  if (prefill) {
+    result.computed_tokens += sequence.step_tokens;
+    prompt_tokens_left_ -= sequence.step_tokens;
+  }
   if (sequence.table_version > 0) {
     items_.push_back({id, core::StepOp::acknowledge, 0, 0, sequence.table_version});
     sequence.table_version = 0;

@@ -44,6 +44,10 @@ class VirtualInstance {
 
   [[nodiscard]] std::uint64_t finished() const { return finished_; }  // requests, refused ones too
   [[nodiscard]] std::size_t outstanding() const { return waiting_.size() + running_.size(); }
+  // Of prompts that are here, as far as is known: all of those that wait for admission.
+  [[nodiscard]] std::uint64_t prompt_tokens_left() const { return prompt_tokens_left_; }
+  // Of the request's prompt, if it were admitted now. Changes nothing.
+  [[nodiscard]] std::uint64_t uncached_tokens(TimePoint now, std::uint32_t request);
   [[nodiscard]] std::uint64_t steps() const { return step_seq_; }
   [[nodiscard]] Duration computing() const { return computing_; }  // time in steps
 
@@ -105,6 +109,8 @@ class VirtualInstance {
   TimePoint step_end_ = kNever;
   Duration computing_{};
   std::uint64_t finished_ = 0;
+  std::uint64_t prompt_tokens_left_ = 0;
+  std::uint64_t looked_up_blocks_ = 0;  // hit, of the last Lookup
 
   VirtualService::Answers answers_;
   std::vector<Token> tokens_;          // of an Open or a Step, scratch

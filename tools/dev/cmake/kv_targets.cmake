@@ -22,7 +22,8 @@ set(KV_EDGES_shell base allocator core wire schemas stores kernels_api program)
 set(KV_EDGES_plugins base allocator schemas kernels_api kernels program)
 set(KV_EDGES_cachectl base plugins schemas program)
 set(KV_EDGES_world base allocator tiering core)
-set(KV_EDGES_cachesim base world core allocator tiering program)
+# Of the shell only kv_config: one way to read a file of settings, and to write the service's.
+set(KV_EDGES_cachesim base world core allocator tiering shell program)
 set(KV_EDGES_cachebench base allocator tiering stores kernels_api kernels schemas core wire shell
   plugins world program)
 set(KV_EDGES_tests ${KV_EDGES_cachebench} cachebench cachesim cachectl tests)
