@@ -17,8 +17,9 @@ inline constexpr int kExitCheck = 3;
 // Sources of this process: its environment, working directory and memory.
 [[nodiscard]] ConfigSources process_sources();
 
-// Serves until SIGTERM or SIGINT. Prints "ready endpoint=... dir=..." when clients can connect,
-// and " disk=off reason=WORD" behind it when the configured disk tier cannot be used.
+// Serves until SIGTERM, SIGINT or SIGHUP; SIGUSR1 and SIGUSR2 are ignored. Prints "ready
+// endpoint=... dir=..." when clients can connect, and " disk=off reason=WORD" behind it when the
+// configured disk tier cannot be used.
 [[nodiscard]] int serve(const ConfigSources& sources);
 [[nodiscard]] int show_config(const ConfigSources& sources, bool json);
 [[nodiscard]] int check_config_command(const ConfigSources& sources, bool json);

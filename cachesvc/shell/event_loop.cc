@@ -130,7 +130,11 @@ EventLoop::Watch EventLoop::every(std::chrono::milliseconds period, std::functio
 
 Result<EventLoop::Watch> EventLoop::when_asked_to_end(std::function<void()> call) {
   auto watch = std::make_shared<watches::Signals<Watch::State>>(state_->context);
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    // nohup: whoever started this wants it to outlive the terminal.
+    struct sigaction before{};
+    const bool is_known = sigaction(signal, nullptr, &before) == 0;
+    if (signal == SIGHUP && is_known && before.sa_handler == SIG_IGN) continue;
     ErrorStatus status;
     if (watch->set.add(signal, status))
       return Error{ErrorCode::unavailable, "signals cannot be watched", {}};

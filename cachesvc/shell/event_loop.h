@@ -42,7 +42,7 @@ class EventLoop {
   // The descriptor stays the caller's. Called again while it stays readable. fails: unavailable.
   [[nodiscard]] Result<Watch> when_readable(int descriptor, std::function<void()> call);
   [[nodiscard]] Watch every(std::chrono::milliseconds period, std::function<void()> call);
-  // SIGTERM and SIGINT, each time. fails: unavailable.
+  // SIGTERM, SIGINT and, unless it is ignored by now, SIGHUP, each time. fails: unavailable.
   [[nodiscard]] Result<Watch> when_asked_to_end(std::function<void()> call);
 
   void post(std::function<void()> call);

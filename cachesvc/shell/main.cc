@@ -88,7 +88,7 @@ int run(int argc, char** argv) {
       "Exit codes: 0 ok, 1 failed, 2 usage, 3 a check was not met.");
   Arguments arguments;
 
-  CLI::App* serve = app.add_subcommand("serve", "serve until SIGTERM or SIGINT");
+  CLI::App* serve = app.add_subcommand("serve", "serve until SIGTERM, SIGINT or SIGHUP");
   add_config_options(*serve, arguments);
   CLI::App* version = app.add_subcommand("version", "print the version");
   CLI::App* config = app.add_subcommand("config", "the configuration as it would be used");

@@ -7,22 +7,19 @@
 #include <system_error>
 #include <variant>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cachesvc/shell/commands.h"
 #include "cachesvc/shell/config_show.h"
+#include "cachesvc/shell/process_limits.h"
 #include "cachesvc/shell/service.h"
 
 namespace kv::shell {
 namespace {
 
-// Every client holds two or three descriptors here, and the usual soft limit is 1,024.
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);  // refused: the attach socket says when it is short
+int fail(const StartProblem& problem) {
+  std::fprintf(stderr, "error: %s; %s\n", problem.message.c_str(), problem.remedy.c_str());
+  return kExitFailed;
 }
 
 // Whoever started the service may wait for this line: where it cannot be written, the service must
@@ -47,22 +44,21 @@ bool say_ready(std::string_view line) {
 }  // namespace
 
 int serve(const ConfigSources& sources) {
+  if (const auto problem = settle_descriptors()) return fail(*problem);
   const LoadedConfig loaded = load_config(sources);
   if (!loaded.ok()) {
     std::fputs(problems_as_text(loaded).c_str(), stderr);
     return kExitUsage;
   }
-  // A reader of stdout that went away must not end the service.
-  std::signal(SIGPIPE, SIG_IGN);
+  // A reader of stdout that went away must not end the service, nor a signal that other programs
+  // take as a wish (to print figures, to open the log anew).
+  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+  if (const auto problem = settle_memory(loaded.config)) return fail(*problem);
   Service::Options options;
   options.config = loaded.config;
   options.handle_signals = true;
-  raise_file_limit();
   auto made = Service::make(options);
-  if (const auto* problem = std::get_if<StartProblem>(&made)) {
-    std::fprintf(stderr, "error: %s; %s\n", problem->message.c_str(), problem->remedy.c_str());
-    return kExitFailed;
-  }
+  if (const auto* problem = std::get_if<StartProblem>(&made)) return fail(*problem);
   Service& service = *std::get<std::unique_ptr<Service>>(made);
   const std::string refusal(service.disk_refusal());
   if (!say_ready("ready endpoint=" + loaded.config.endpoint + " dir=" + loaded.config.dir +

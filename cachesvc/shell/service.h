@@ -22,8 +22,9 @@ class Service {
  public:
   struct Options {
     Config config;
-    bool handle_signals =
-        false;  // SIGTERM and SIGINT end it; a second one ends the process at once
+    // SIGTERM, SIGINT and SIGHUP (unless ignored at the start, as by nohup) end it; a second one
+    // ends the process at once.
+    bool handle_signals = false;
     std::chrono::milliseconds end_time_max{5'000};  // for the last flush, and again for the workers
     DiskWorker::Opener opener;                      // empty: the DiskStore in DIR/disk
   };

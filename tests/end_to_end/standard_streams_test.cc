@@ -38,8 +38,8 @@ std::vector<std::string> in_shell(const std::vector<std::string>& arguments,
 }
 
 std::vector<std::string> serve(const std::string& dir) {
-  return {"cachesvc", "serve", "--dir", dir,  "--set", "device.bytes=4MiB",
-          "--set",    "host.bytes=4MiB", "--set", "disk.bytes=4MiB"};
+  return {"cachesvc",          "serve", "--dir",           dir,     "--set",
+          "device.bytes=4MiB", "--set", "host.bytes=4MiB", "--set", "disk.bytes=4MiB"};
 }
 
 // Runs `child` in a process of its own; its exit code.
@@ -53,8 +53,7 @@ int in_child(const std::function<int()>& child) {
 
 bool is_null_device(int number) {
   struct stat status{};
-  return fstat(number, &status) == 0 && S_ISCHR(status.st_mode) &&
-         status.st_rdev == makedev(1, 3);
+  return fstat(number, &status) == 0 && S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
 }
 
 TEST(StandardStreams, EachThatIsClosedBecomesTheNullDeviceAndTheOthersStay) {
@@ -155,8 +154,8 @@ TEST_F(ServiceWithoutStreams, ClientsSayNothingIntoTheirSockets) {
   const std::string model = std::string(KV_SOURCE_DIR) + "/plugins/runner/models/stories260K";
   for (const char* closed : {">&-", "2>&-", "<&- >&- 2>&-"}) {
     SCOPED_TRACE(closed);
-    EXPECT_EQ(
-        run_program(in_shell({"cachectl", "--dir", dir_.path(), "status"}, closed)).exit_code, 0);
+    EXPECT_EQ(run_program(in_shell({"cachectl", "--dir", dir_.path(), "status"}, closed)).exit_code,
+              0);
     EXPECT_EQ(run_program(in_shell({"cachesvc-runner", "generate", "--dir", dir_.path(), "--model",
                                     model, "--prompt", "Once", "--max-tokens", "4"},
                                    closed))

@@ -324,8 +324,9 @@ TEST(Program, APoolThatTheSystemDoesNotGiveIsOneErrorAndNoHalfService) {
   EXPECT_EQ(service.rest(), "");
   EXPECT_EQ(service.wait(), shell::kExitFailed);
   EXPECT_EQ(service.errors(),
-            "error: no memory for the device and host tiers: host arena: cannot map; lower "
-            "device.bytes or host.bytes\n");
+            "error: the limit of memory (ulimit -v) is 976.5MiB, and a service needs 1.0GiB of "
+            "addresses beside device.bytes and host.bytes, 1.0GiB together; raise the limit, or "
+            "lower device.bytes or host.bytes\n");
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/service.sock"));
   ChildProcess next(serve(dir));
   EXPECT_EQ(next.next_line(), ready_line(dir)) << next.errors();
