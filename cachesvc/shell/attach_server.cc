@@ -82,9 +82,6 @@ void AttachServer::pause() {
 void AttachServer::add_connection(FileDescriptor socket) {
   Connection connection;
   connection.socket = std::move(socket);
-  if (connections_.size() >= options_.connections_max) {
-    return refuse_connection(connection, "too many connections");
-  }
   if (is_of_reserve(connection.socket.get())) {
     return refuse_connection(connection, "too few descriptors are left");
   }
@@ -95,11 +92,32 @@ void AttachServer::add_connection(FileDescriptor socket) {
   }
   connection.user = credentials.uid;
   connection.process = credentials.pid;
-  const std::uint64_t id = next_connection_++;
+  if (connection.user != geteuid() && connection.user != 0) return deny_connection(connection);
+  make_room_for(connection.user);
+  const std::uint64_t id = connection.id = next_connection_++;
   auto watch = loop_.when_readable(connection.socket.get(), [this, id] { receive(id); });
   if (!watch) return;
   connection.watch = *std::move(watch);
+  waiting_[connection.user].insert(id);
   connections_.emplace(id, std::move(connection));
+}
+
+// Whoever comes is heard: connections that nobody enters by must not keep others out.
+void AttachServer::make_room_for(uid_t user) {
+  const std::set<std::uint64_t>& waiting = waiting_[user];
+  if (waiting.size() < options_.waiting_max) return;
+  const std::uint64_t oldest = *waiting.begin();
+  refuse_connection(connections_.at(oldest), "too many connections that have not entered");
+  end_connection(oldest);
+}
+
+void AttachServer::deny_connection(const Connection& connection) {
+  if (is_worth_logging(++counters_.denied_attaches)) {
+    log_.write(LogLevel::warn, "attach_denied",
+               {{"uid", std::uint64_t{connection.user}}, {"count", counters_.denied_attaches}});
+  }
+  close_connection(connection,
+                   {ErrorCode::denied, "only the service's own user and root may attach", {}});
 }
 
 void AttachServer::refuse_connection(const Connection& connection, std::string_view reason) {
@@ -107,6 +125,11 @@ void AttachServer::refuse_connection(const Connection& connection, std::string_v
     log_.write(LogLevel::warn, "attach_refused",
                {{"reason", reason}, {"count", counters_.refused_attach_connections}});
   }
+  close_connection(connection, {ErrorCode::exhausted, reason, {}});
+}
+
+// Tells the peer; the socket is closed by its owner.
+void AttachServer::close_connection(const Connection& connection, const Error& why) {
   // Closing with a packet unread would take the reply away from the peer.
   const int socket = connection.socket.get();
   (void)shutdown(socket, SHUT_RD);
@@ -114,15 +137,32 @@ void AttachServer::refuse_connection(const Connection& connection, std::string_v
   while (recv(socket, &rest, sizeof(rest), MSG_DONTWAIT) > 0) {
   }
   codec::AttachReply reply;
-  reply.error = {ErrorCode::exhausted, reason, {}};
+  reply.error = why;
   reply.boot = options_.boot;
   (void)send(connection, reply, FileDescriptor());
 }
 
 void AttachServer::forget(ClientId client) {
-  std::erase_if(connections_, [client](const auto& entry) {
-    return entry.second.has_entered && entry.second.client == client;
-  });
+  if (const Connection* const connection = connection_of(client)) end_connection(connection->id);
+}
+
+void AttachServer::retire(ClientId client) {
+  if (const Connection* const connection = connection_of(client)) {
+    waiting_[connection->user].insert(connection->id);
+  }
+}
+
+const AttachServer::Connection* AttachServer::connection_of(ClientId client) const {
+  for (const auto& [id, connection] : connections_) {
+    if (connection.has_entered && connection.client == client) return &connection;
+  }
+  return nullptr;
+}
+
+void AttachServer::end_connection(std::uint64_t id) {
+  const auto found = connections_.find(id);
+  waiting_[found->second.user].erase(id);
+  connections_.erase(found);
 }
 
 void AttachServer::receive(std::uint64_t id) {
@@ -134,7 +174,7 @@ void AttachServer::receive(std::uint64_t id) {
       case Received::nothing:
         return;
       case Received::end:
-        connections_.erase(id);
+        end_connection(id);
         return;
     }
   }
@@ -192,13 +232,6 @@ Result<codec::AttachReply> AttachServer::answer(Connection& connection,
 
 Result<codec::AttachReply> AttachServer::enter(Connection& connection, bool wants_admin) {
   if (connection.has_entered) return Error{ErrorCode::exists, "this connection entered", {}};
-  if (connection.user != geteuid() && connection.user != 0) {
-    if (is_worth_logging(++counters_.denied_attaches)) {
-      log_.write(LogLevel::warn, "attach_denied",
-                 {{"uid", std::uint64_t{connection.user}}, {"count", counters_.denied_attaches}});
-    }
-    return Error{ErrorCode::denied, "only the service's own user and root may attach", {}};
-  }
   FileDescriptor process = open_process(connection.process);
   if (!process.is_open()) {
     return Error{ErrorCode::unavailable, "the service cannot watch this process", {}};
@@ -212,6 +245,7 @@ Result<codec::AttachReply> AttachServer::enter(Connection& connection, bool want
                                               .process_descriptor = std::move(process),
                                               .wants_admin = wants_admin}));
   connection.has_entered = true;
+  waiting_[connection.user].erase(connection.id);
   connection.client = ticket.client;
   ++counters_.attached_clients;
   codec::AttachReply reply;

@@ -1,13 +1,16 @@
 // AttachServer: the attach socket. Each program opens one connection: the kernel says who it is, it
 // is given an id and a secret, and descriptors of the memory it works on. A connection that ends
 // says nothing about the process: the pidfd and the lease do. Owner: the service. Threads: the loop
-// thread only; never waits. Malformed packets get an error reply. Bounded by `connections_max`; a
-// packet is at most 1 KiB. Cost: a few system calls a packet.
+// thread only; never waits. Malformed packets get an error reply. Bounded: connections with a
+// client by enter(), those without one by `waiting_max`; a packet is at most 1 KiB. Cost: a few
+// system calls a packet.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -43,7 +46,9 @@ class AttachServer {
   struct Options {
     std::string path;
     codec::Id128 boot;
-    std::size_t connections_max = 0;
+    // Connections of one user that have no client, having not entered or said Bye: of more, the
+    // oldest is closed.
+    std::size_t waiting_max = 0;
     codec::ShellCounters* counters = nullptr;  // outlives the server
     // Takes a new client in. fails: exhausted.
     std::function<Result<Ticket>(Peer)> enter;
@@ -64,9 +69,12 @@ class AttachServer {
   // The client is no more: ends its connection. A child of a dead process may still hold it, and
   // must not be given memory there.
   void forget(ClientId client);
+  // The client said Bye: its connection stays, as one that may have to make room.
+  void retire(ClientId client);
 
  private:
   struct Connection {
+    std::uint64_t id = 0;
     FileDescriptor socket;
     uid_t user = 0;
     pid_t process = 0;
@@ -81,7 +89,12 @@ class AttachServer {
   void accept();
   void pause();
   void add_connection(FileDescriptor socket);
+  void make_room_for(uid_t user);
+  void deny_connection(const Connection& connection);
   void refuse_connection(const Connection& connection, std::string_view reason);
+  void close_connection(const Connection& connection, const Error& why);
+  void end_connection(std::uint64_t id);
+  [[nodiscard]] const Connection* connection_of(ClientId client) const;
   void receive(std::uint64_t id);
   enum class Received : std::uint8_t { answered, nothing, end };
   [[nodiscard]] Received receive_packet(Connection& connection);
@@ -101,6 +114,7 @@ class AttachServer {
   EventLoop::Watch listener_watch_, pause_watch_;
   std::uint64_t next_connection_ = 1;
   std::unordered_map<std::uint64_t, Connection> connections_;
+  std::map<uid_t, std::set<std::uint64_t>> waiting_;  // without a client, the oldest first
 };
 
 }  // namespace kv::shell

@@ -18,6 +18,7 @@ EngineHost::EngineHost(const Parts& parts, const Options& options)
     : parts_(parts),
       own_client_(options.own_client),
       message_bytes_max_(options.message_bytes_max),
+      bye_(options.bye),
       engine_(options.engine),
       encoder_(options.boot, &parts.counters),
       ticked_at_(boot_time_now()) {}
@@ -268,7 +269,9 @@ void EngineHost::send_replies() {
     send(*client, encoder_.encode(reply, engine_.unacknowledged(reply.client)));
     // The Engine knows it no more; its process may live on and attach again.
     const bool has_ended = reply.request == client->bye && reply.error.code == ErrorCode::ok;
-    if (has_ended) parts_.clients.remove(reply.client);
+    if (!has_ended) continue;
+    parts_.clients.remove(reply.client);
+    if (bye_) bye_(reply.client);
   }
 }
 

@@ -46,6 +46,7 @@ class EngineHost {
     codec::Id128 boot;
     ClientId own_client;  // for the flush at the end; no one else's
     std::size_t message_bytes_max = codec::kMessageBytesMax;  // a longer request is too_large
+    std::function<void(ClientId)> bye;                        // a client said it; may be empty
   };
 
   EngineHost(const Parts& parts, const Options& options);
@@ -97,6 +98,7 @@ class EngineHost {
   Parts parts_;
   ClientId own_client_;
   std::size_t message_bytes_max_;
+  std::function<void(ClientId)> bye_;
   core::Engine engine_;
   codec::RequestDecoder decoder_;
   codec::ReplyEncoder encoder_;

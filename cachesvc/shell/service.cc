@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick(50);
 constexpr std::uint32_t kNoticesSpare = 64;
-constexpr std::size_t kConnectionsSpare = 16;  // for programs that only ask to be let in
+constexpr std::size_t kWaitingConnectionsMax = 64;  // of one user, to the attach socket
 
 StartProblem to_problem(const Error& error, std::string_view what, std::string remedy) {
   return {std::string(what) + ": " + std::string(error.reason), std::move(remedy)};
@@ -161,7 +161,7 @@ Result<void> Service::State::start() {
                      loop, log,
                      {.path = attach_path(config),
                       .boot = boot,
-                      .connections_max = config.client_capacity + kConnectionsSpare,
+                      .waiting_max = kWaitingConnectionsMax,
                       .counters = &counters,
                       .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
                       .memory = [this](ClientId client,
@@ -199,8 +199,11 @@ void Service::State::start_engine() {
   const EngineHost::Parts parts{loop,         log,    *router, clients, memory,
                                 *completions, copies, disk,    counters};
   host = std::make_unique<EngineHost>(
-      parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client,
-                                 static_cast<std::size_t>(config.message_bytes)});
+      parts,
+      EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client,
+                          static_cast<std::size_t>(config.message_bytes), [this](ClientId id) {
+                            if (attach != nullptr) attach->retire(id);
+                          }});
   if (!on_disk) return;
   host->recover(*on_disk);
   if (counters.disk_failures > 0) disk_refusal = error_name(ErrorCode::too_large);

@@ -28,7 +28,7 @@ struct ShellCounters {
   std::uint64_t refused_attaches = 0;            // over client.capacity
   std::uint64_t refused_attaches_of_user = 0;    // over client.per_user
   std::uint64_t malformed_attaches = 0;          // no valid packet
-  std::uint64_t refused_attach_connections = 0;  // over client.capacity, or too few descriptors
+  std::uint64_t refused_attach_connections = 0;  // that did not enter, or too few descriptors
   std::uint64_t attach_pauses = 0;               // no descriptor was left to accept with
   // --- the disk
   std::uint64_t disk_failures = 0;    // the store could not be opened, or its index not be read

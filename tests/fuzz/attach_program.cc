@@ -42,7 +42,7 @@ AttachHarness::AttachHarness() : state_(std::make_unique<State>()) {
   shell::AttachServer::Options options;
   options.path = state.path;
   options.boot = {11, 22};
-  options.connections_max = 1'000'000;  // those of earlier programs may not be seen as closed yet
+  options.waiting_max = 1'000'000;  // those of earlier programs may not be seen as closed yet
   options.counters = &state.counters;
   options.enter = [&state](shell::AttachServer::Peer) -> Result<shell::AttachServer::Ticket> {
     if (state.tickets.load() >= kTicketsMax) return Error{ErrorCode::exhausted, "full", {}};

@@ -41,7 +41,7 @@ class AttachServerTest : public testing::Test {
         loop_, log_,
         {.path = path_,
          .boot = {11, 22},
-         .connections_max = 4,
+         .waiting_max = 4,
          .counters = &counters_,
          .enter = [this](AttachServer::Peer peer) { return enter(std::move(peer)); },
          .memory = [this](ClientId, codec::AttachKind kind) { return share(kind); }});
@@ -171,24 +171,49 @@ TEST_F(AttachServerTest, NoMoreClientsThanAllowed) {
   EXPECT_EQ(third.ask(wire::AttachKind::enter).code, wire::ErrorCode::exhausted);
 }
 
-TEST_F(AttachServerTest, NoMoreConnectionsThanAllowed) {
-  std::vector<std::unique_ptr<AttachConnection>> connections;
+TEST_F(AttachServerTest, OfTooManyConnectionsThatDoNotEnterTheOldestMakesRoom) {
+  const AttachConnection entered(path_);
+  ASSERT_EQ(entered.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
+  std::vector<std::unique_ptr<AttachConnection>> idle;
   for (int i = 0; i < 4; ++i) {
-    connections.push_back(std::make_unique<AttachConnection>(path_));
+    idle.push_back(std::make_unique<AttachConnection>(path_));
     // An answer shows that it was taken in.
-    EXPECT_EQ(connections.back()->ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
+    EXPECT_EQ(idle.back()->ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
   }
   const AttachConnection fifth(path_);
-  const auto refused = fifth.receive();
-  ASSERT_TRUE(refused.has_arrived);
-  EXPECT_EQ(refused.code, wire::ErrorCode::exhausted);
-  EXPECT_FALSE(fifth.receive().has_arrived);  // closed
-  connections.pop_back();
-  EXPECT_TRUE(tests::eventually([&] {
-    const AttachConnection next(path_);
-    const auto reply = next.ask(wire::AttachKind::device_pool);
-    return reply.code == wire::ErrorCode::denied;
-  }));
+  EXPECT_EQ(fifth.ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
+  const auto closed = idle.front()->receive();
+  ASSERT_TRUE(closed.has_arrived);
+  EXPECT_EQ(closed.code, wire::ErrorCode::exhausted);
+  EXPECT_FALSE(idle.front()->receive().has_arrived);
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(idle[static_cast<std::size_t>(i)]->ask(wire::AttachKind::device_pool).code,
+              wire::ErrorCode::denied);
+  }
+  // Whoever entered, earlier than all of them or now, is none of these.
+  EXPECT_EQ(fifth.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
+  const AttachConnection sixth(path_);
+  EXPECT_EQ(sixth.ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
+  EXPECT_EQ(entered.ask(wire::AttachKind::enter).code, wire::ErrorCode::exists);
+  EXPECT_EQ(idle[1]->ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
+  loop_.stop();
+  thread_.join();
+  EXPECT_EQ(counters_.refused_attach_connections, 1U);
+}
+
+TEST_F(AttachServerTest, AClientThatSaidByeMakesRoomLikeOneThatNeverEntered) {
+  const AttachConnection first(path_), second(path_);
+  ASSERT_EQ(first.ask(wire::AttachKind::enter).client, 101U);
+  ASSERT_EQ(second.ask(wire::AttachKind::enter).client, 102U);
+  loop_.post([this] { server_->retire(ClientId(101)); });
+  std::vector<std::unique_ptr<AttachConnection>> idle;
+  for (int i = 0; i < 4; ++i) {
+    idle.push_back(std::make_unique<AttachConnection>(path_));
+    ASSERT_EQ(idle.back()->ask(wire::AttachKind::device_pool).code, wire::ErrorCode::denied);
+  }
+  EXPECT_EQ(first.receive().code, wire::ErrorCode::exhausted);
+  EXPECT_FALSE(first.receive().has_arrived);
+  EXPECT_EQ(second.ask(wire::AttachKind::enter).code, wire::ErrorCode::exists);
 }
 
 TEST_F(AttachServerTest, GarbageGetsAnErrorReplyAndTheConnectionGoesOn) {
@@ -281,17 +306,19 @@ TEST_F(AttachServerTest, TheSocketFileIsForUserAndGroupOnlyAndIsRemovedAtTheEnd)
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-// Runs as another user in a child; exit code 0: it was denied.
+// Runs as another user in a child; exit code 0: it was denied, whether it asked or not, and each
+// connection closed.
 int try_as_nobody(const std::string& path) {
   constexpr uid_t kNobody = 65'534;
   if (setuid(kNobody) != 0) return 2;
-  const AttachConnection connection(path);
-  if (!connection.is_open()) return 3;
-  const auto reply = connection.ask(wire::AttachKind::enter);
-  return reply.code == wire::ErrorCode::denied ? 0 : 1;
+  const AttachConnection asking(path), idle(path);
+  if (!asking.is_open() || !idle.is_open()) return 3;
+  const auto reply = asking.ask(wire::AttachKind::enter);
+  if (reply.code != wire::ErrorCode::denied || asking.receive().has_arrived) return 1;
+  return idle.receive().code == wire::ErrorCode::denied && !idle.receive().has_arrived ? 0 : 5;
 }
 
-TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
+TEST(AttachServer, AProcessOfAnotherUserIsDeniedAndKeepsNoConnection) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   const tests::TempDir dir;
   const std::string path = dir.path() + "/attach.sock";
@@ -311,7 +338,7 @@ TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
       loop, log,
       {.path = path,
        .boot = {},
-       .connections_max = 4,
+       .waiting_max = 4,
        .counters = &counters,
        .enter =
            [&](AttachServer::Peer) {
@@ -333,7 +360,7 @@ TEST(AttachServer, AProcessOfAnotherUserIsDenied) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(entered, 0);
-  EXPECT_EQ(counters.denied_attaches, 1U);
+  EXPECT_EQ(counters.denied_attaches, 2U);
   close(to_child[0]);
   close(to_child[1]);
 }

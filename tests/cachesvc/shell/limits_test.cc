@@ -85,22 +85,38 @@ TEST(Limits, ClientsOfOneUserOverItsPartAreExhausted) {
   EXPECT_EQ(enter(dir.path()).code, ErrorCode::ok);  // who said Bye makes room
 }
 
-TEST(Limits, ConnectionsToTheAttachSocketOverTheCapacityAreExhausted) {
+TEST(Limits, ConnectionsToTheAttachSocketThatNeverEnterKeepNobodyOut) {
+  const TempDir dir;
+  const RunningService service(options_in(dir.path()));
+  TestClient client(dir.path(), false);
+  constexpr std::size_t kIdle = 200;
+  std::vector<std::unique_ptr<AttachConnection>> idle;
+  while (idle.size() < kIdle) {
+    idle.push_back(std::make_unique<AttachConnection>(dir.path() + "/attach.sock"));
+    ASSERT_EQ(idle.back()->ask(wire::AttachKind::device_pool).code, ErrorCode::denied);
+  }
+  EXPECT_EQ(client.counter("refused_attach_connections"), kIdle - 64);
+  const auto closed = idle.front()->receive();
+  EXPECT_EQ(closed.code, ErrorCode::exhausted);
+  EXPECT_EQ(closed.reason, "too many connections that have not entered");
+  TestClient late(dir.path(), false);
+  EXPECT_EQ(late.hello().code(), ErrorCode::ok);
+}
+
+TEST(Limits, ConnectionsOfClientsThatSaidByeKeepNobodyOut) {
   const TempDir dir;
   auto options = options_in(dir.path());
-  options.config.client_capacity = 1;
+  options.config.client_capacity = 2;
   const RunningService service(options);
-  TestClient client(dir.path(), false);
-  std::vector<std::unique_ptr<AttachConnection>> idle;
-  AttachConnection::Reply refused;
-  while (idle.size() < 40) {
-    idle.push_back(std::make_unique<AttachConnection>(dir.path() + "/attach.sock"));
-    refused = idle.back()->ask(wire::AttachKind::device_pool);
-    if (refused.code == ErrorCode::exhausted) break;
-    ASSERT_EQ(refused.code, ErrorCode::denied);
+  TestClient witness(dir.path(), false);
+  std::vector<std::unique_ptr<TestClient>> gone;  // each with its attach connection
+  while (gone.size() < 70) {
+    gone.push_back(std::make_unique<TestClient>(dir.path(), false));
+    ASSERT_EQ(gone.back()->bye().code(), ErrorCode::ok) << gone.size();
   }
-  EXPECT_EQ(refused.reason, "too many connections");
-  EXPECT_EQ(client.counter("refused_attach_connections"), 1U);
+  EXPECT_TRUE(tests::eventually([&] { return witness.counter("refused_attach_connections") > 0; }));
+  EXPECT_EQ(witness.counter("refused_attach_connections"), 70U - 64U);
+  EXPECT_EQ(gone.front()->attach().receive().code, ErrorCode::exhausted);
 }
 
 TEST(Limits, AMessageOverTheConfiguredBytesIsTooLargeAndItsClientGoesOn) {
