@@ -74,6 +74,7 @@ void Engine::State::run_jobs() {
     pump_saves(Tier::device);
     run_save_jobs();
     run_clear_jobs();
+    count_durable();
   }
   const bool endings_runnable =
       std::any_of(endings_.begin(), endings_.end(),

@@ -198,6 +198,7 @@ struct Engine::State {
   void on(const Flush& input);
   void on(const DiskSynced& input);
   void run_save_jobs();
+  void count_durable();
   [[nodiscard]] bool run_save_job(SaveJob& job);  // true: the reply was sent
   void scan_saves(SaveJob& job);
   void wait_for_saves(SaveJob& job, SaveJob::Phase phase) const;

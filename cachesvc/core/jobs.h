@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct SaveJob {
   std::uint64_t last_move = 0;  // the youngest move to wait for
   std::uint64_t dropped = 0;
   std::uint64_t sync_id = 0;
-  std::uint64_t durable = 0;
+  std::optional<std::uint64_t> durable;  // flush: blocks, at the end of the step that syncs
 };
 
 // Clear or SetEpoch in progress.

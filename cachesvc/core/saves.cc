@@ -254,9 +254,10 @@ void Engine::State::on(const DiskSynced& input) {
     if (input.ok) {
       const PrefixTree& tree = cache().tree();
       const std::uint64_t gone = std::uint64_t{cache().hole_count()} + tree.retired_block_count();
+      const std::uint64_t durable = job.durable.value_or(0);
       const std::uint64_t kept = tree.block_count() > gone ? tree.block_count() - gone : 0;
       reply(*find_client(job.client), job.request,
-            FlushReply{job.durable, kept > job.durable ? kept - job.durable : 0});
+            FlushReply{durable, kept > durable ? kept - durable : 0});
     } else {
       refuse(*find_client(job.client), job.request,
              {ErrorCode::unavailable, "the disk could not make its blocks durable", "disk"});
@@ -275,6 +276,14 @@ void Engine::State::run_save_jobs() {
     } else {
       ++i;
     }
+  }
+}
+
+// What other jobs evicted in the step that asks for the sync is not durable with it.
+void Engine::State::count_durable() {
+  for (SaveJob& job : save_jobs_) {
+    if (job.phase != SaveJob::Phase::sync || job.durable) continue;
+    job.durable = tier_on(Tier::disk) ? cache().copy_count(Tier::disk) - retired_on_disk() : 0;
   }
 }
 
@@ -337,7 +346,6 @@ bool Engine::State::run_save_job(SaveJob& job) {
     }
     if (job.flush) {
       job.phase = SaveJob::Phase::sync;
-      job.durable = tier_on(Tier::disk) ? cache().copy_count(Tier::disk) - retired_on_disk() : 0;
       job.sync_id = ++sync_id_;
       actions_->syncs.push_back({job.sync_id});
     } else {

@@ -1,5 +1,6 @@
 // Requests that come while another of the same client or sequence goes on.
 #include <algorithm>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -146,6 +147,48 @@ TEST_F(Interruptions, FailedSyncIsAnErrorOfTheFlush) {
   ASSERT_EQ(driver_.reply_count(client_, id), 1U);
   EXPECT_EQ(driver_.reply(client_, id).error.code, ErrorCode::unavailable);
 }
+
+// On a disk with less room than they want, one's saves evict what another counts.
+class FlushesAtOnce : public testing::TestWithParam<int> {};
+
+TEST_P(FlushesAtOnce, EachTellHowManyBlocksLieOnTheDiskWhenTheySync) {
+  Engine::Options options = options_with_slots(8, 8, 2);
+  options.write_through = false;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach_with_pool();
+  for (const Token first : {100U, 200U, 300U}) {
+    driver.cache_prompt(client, numbered_tokens(first, 4));
+  }
+  driver.call(client, Demote{.header = {}, .tier = Tier::device});
+  driver.hold_transfers(true);
+  driver.hold_syncs(true);
+  std::vector<RequestId> flushes;
+  std::vector<std::uint64_t> lying;  // on the disk at each sync
+  for (int step = 0; step < 1'000 && lying.size() < 3; ++step) {
+    if (step % GetParam() == 0 && flushes.size() < 3) {
+      flushes.push_back(driver.send(client, Flush{}));
+    } else if (!driver.transfers().pending().empty()) {
+      driver.finish_transfer(0);
+    } else if (driver.continue_wanted()) {
+      driver.input(Continue{});
+    }
+    lying.resize(driver.pending_syncs().size(), driver.transfers().disk_index().size());
+  }
+  ASSERT_EQ(lying.size(), 3U);
+  driver.hold_syncs(false);
+  driver.hold_transfers(false);
+  driver.settle();
+  std::vector<std::uint64_t> told;
+  for (const RequestId flush : flushes) {
+    const Reply reply = driver.reply(client, flush);
+    told.push_back(std::get<FlushReply>(reply.body).durable_blocks);
+  }
+  std::ranges::sort(told);
+  std::ranges::sort(lying);
+  EXPECT_EQ(told, lying);
+}
+
+INSTANTIATE_TEST_SUITE_P(StepsBetweenThem, FlushesAtOnce, ::testing::Range(1, 8));
 
 TEST_F(Interruptions, DeathDuringADemotionLeavesNothing) {
   driver_.send(client_, Demote{.header = {}, .tier = Tier::host});
