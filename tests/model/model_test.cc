@@ -7,12 +7,12 @@
 
 #include "tests/model/random_run.h"
 
-// KV_SEEDS: how many seeds in all (200). KV_SEED_FIRST: the first of them (1). KV_LOG=1 prints each
+// KV_SEEDS: how many seeds in all (400). KV_SEED_FIRST: the first of them (1). KV_LOG=1 prints each
 // operation of a failing run.
 namespace kv::model {
 namespace {
 
-constexpr std::uint64_t kSeedsDefault = 200;
+constexpr std::uint64_t kSeedsDefault = 400;
 constexpr std::uint64_t kShards = 4;
 constexpr std::uint32_t kOperations = 600;
 
@@ -38,7 +38,9 @@ struct Seen {
   const char* name;
   std::uint64_t count;
 };
-std::vector<Seen> seen_of(const core::Counters& counters) {
+std::vector<Seen> seen_of(const core::Counters& counters,
+                          const world::TransferHistory::Counts& transfers,
+                          const RandomRun::Events& events) {
   const auto at = [](const std::array<std::uint64_t, kTierCount>& counts, Tier tier) {
     return counts[tier_index(tier)];
   };
@@ -64,14 +66,32 @@ std::vector<Seen> seen_of(const core::Counters& counters) {
           {"expired clients", counters.expired_clients},
           {"gone clients", counters.gone_clients},
           {"cleared", counters.cleared_blocks},
-          {"computed before a clear", counters.uncacheable_blocks}};
+          {"computed before a clear", counters.uncacheable_blocks},
+          {"late transfers", transfers.late},
+          {"failed transfers", transfers.failed},
+          {"partial transfers", transfers.partial},
+          {"reordered transfers", transfers.reordered},
+          {"reports repeated in flight", transfers.repeated_in_flight},
+          {"reports repeated after the end", transfers.repeated_after_end},
+          {"reports contradicted", transfers.contradicted},
+          {"loads ended after their client's death", transfers.after_death},
+          {"loads ended after their client's lease", transfers.after_expiry},
+          {"loads ended after their sequence was freed", transfers.after_free},
+          {"transfers ended after a clear", transfers.after_clear},
+          {"transfers ended after a new epoch", transfers.after_epoch},
+          {"freed while waiting", events.freed_waiting},
+          {"freed while loading", events.freed_loading},
+          {"disk off", events.disk_off},
+          {"disk off, with a block on it", events.disk_off_refused},
+          {"disk off, while recovering", events.disk_off_recovering},
+          {"pauses of the service", events.unheard}};
 }
 
 class RandomOperations : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(RandomOperations, KeepEveryInvariantAndReplayToTheSameActions) {
   std::uint64_t steps = 0;
-  std::vector<Seen> seen = seen_of({});
+  std::vector<Seen> seen = seen_of({}, {}, {});
   for (std::uint64_t i = GetParam(); i < seed_count(); i += kShards) {
     const std::uint64_t seed = seed_first() + i;
     RandomRun run(seed);
@@ -79,7 +99,7 @@ TEST_P(RandomOperations, KeepEveryInvariantAndReplayToTheSameActions) {
     run.run(kOperations);
     steps += run.world().steps();
     ASSERT_TRUE(run.problems().empty()) << failure_of(seed, run);
-    const auto more = seen_of(run.counters());
+    const auto more = seen_of(run.counters(), run.world().transfer_counts(), run.events());
     for (std::size_t n = 0; n < seen.size(); ++n) seen[n].count += more[n].count;
   }
   for (const Seen& event : seen) {

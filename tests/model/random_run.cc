@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::size_t kClientsMax = 4;
 
+// Of one block, all its layer groups.
+std::uint64_t slot_bytes(const KvLayout& layout) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t g = 0; g < layout.groups.size(); ++g) bytes += block_bytes(layout, GroupId{g});
+  return bytes;
+}
+
 }  // namespace
 
 world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
@@ -19,9 +26,11 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
   options.layout.block_tokens = 1U << prng.below(3);
   LayerGroup group;
   group.layer_count = group.kv_head_count = group.head_dim_k = group.head_dim_v = 1;
-  const std::uint64_t groups = 1;
-  options.layout.groups.assign(groups, group);
-  const std::uint64_t bytes = block_bytes(options.layout, GroupId{0}) * groups;
+  options.layout.groups.push_back(group);
+  group.head_dim_k = 3;
+  if (prng.chance(1, 2)) options.layout.groups.push_back(group);
+  const std::uint64_t groups = options.layout.groups.size();
+  const std::uint64_t bytes = slot_bytes(options.layout);
   auto& engine = options.engine;
   const std::uint64_t host_slots = prng.chance(1, 8) ? 0 : 2 + prng.below(19);
   const std::uint64_t disk_slots = prng.chance(1, 8) ? 0 : 2 + prng.below(19);
@@ -38,11 +47,18 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
   engine.lease = std::chrono::seconds(1);
   engine.hash_seed = seed;
   engine.write_through = prng.chance(2, 3);
-  if (prng.chance(3, 4)) options.faults = {100, 50, 60, 100, 50};
+  if (prng.chance(3, 4)) options.faults = {100, 30, 50, 60, 100, 50};
   return options;
 }
 
-RandomRun::RandomRun(std::uint64_t seed) : prng_(seed), world_(options_of(seed)) {}
+RandomRun::RandomRun(std::uint64_t seed)
+    : prng_(seed), world_(options_of(seed)), sequences_max_(1 + prng_.below(6)) {}
+
+std::size_t RandomRun::sequence_count() const {
+  std::size_t count = 0;
+  for (const auto& client : clients_) count += std::as_const(*client).sequences().size();
+  return count;
+}
 
 void RandomRun::note(const std::string& text) {
   if (log_kept_) log_.push_back("before step " + std::to_string(world_.steps() + 1) + ": " + text);
@@ -69,19 +85,32 @@ void RandomRun::poll() {
 
 void RandomRun::operate() {
   const std::uint64_t choice = prng_.below(100);
+  const std::optional<Loading> load = find_loading();
   if (clients_.size() < 2 || (choice == 0 && clients_.size() < kClientsMax)) {
     add_client();
+  } else if (choice < 8 && load) {
+    disturb_load(*load);
+  } else if (choice < 24 && quiet_ > 0) {
+    --quiet_;
+    operate_client(*clients_[prng_.below(clients_.size())]);
   } else if (choice < 20) {
     note("run_next");
     for (std::uint64_t n = 1 + prng_.below(3); n > 0; --n) world_.run_next();
+    if (prng_.chance(1, 20)) world_.report_unknown_transfer();
   } else if (choice < 24) {
     operate_time();
   } else if (choice == 24 && prng_.chance(1, 4)) {
     restart();
+    if (prng_.chance(1, 4)) turn_disk_off();
+  } else if (choice == 25 && prng_.chance(1, 8)) {
+    turn_disk_off();
   } else {
     const std::size_t index = prng_.below(clients_.size());
-    if (choice == 25 || (clients_[index]->expired() && prng_.chance(1, 2))) {
+    if ((choice == 26 && prng_.chance(1, 3)) ||
+        (clients_[index]->expired() && prng_.chance(1, 2))) {
       drop_client(index, prng_.chance(1, 2));
+    } else if (choice == 27 || choice == 28) {
+      recall(*clients_[index]);
     } else {
       operate_client(*clients_[index]);
     }
@@ -90,70 +119,38 @@ void RandomRun::operate() {
 }
 
 void RandomRun::operate_time() {
+  if (prng_.chance(1, 10)) {
+    note("the service stands still");
+    ++events_.unheard;
+    const Duration pause = std::chrono::milliseconds(prng_.below(4'000));
+    world_.pass_time(pause + std::chrono::milliseconds(prng_.below(100)), pause);
+    return;
+  }
   if (prng_.chance(19, 20)) {
     note("time passes");
     world_.pass_time(std::chrono::microseconds(prng_.below(50'000)));
     return;
   }
-  // One client says nothing for longer than its lease; the others do.
-  note("a client is silent for too long");
-  const std::size_t silent = prng_.below(clients_.size());
-  for (int i = 0; i < 3; ++i) {
-    world_.pass_time(std::chrono::milliseconds(450));
-    poll();
-    for (std::size_t c = 0; c < clients_.size(); ++c) {
-      if (c != silent && !clients_[c]->expired() && has_credit(*clients_[c])) {
-        clients_[c]->ask(core::Heartbeat{});
-      }
-    }
-  }
+  silence(prng_.below(clients_.size()));
 }
 
 void RandomRun::add_client() {
   note("a client attaches");
   auto role = prng_.chance(1, 10) ? core::ClientRole::observer : core::ClientRole::runner;
   if (prng_.chance(1, 4)) role = core::ClientRole::admin;
+  const bool anybody_works = std::ranges::any_of(
+      clients_, [](const auto& client) { return client->role() != core::ClientRole::observer; });
+  if (!anybody_works && role == core::ClientRole::observer) role = core::ClientRole::runner;
   const std::string tenant = prng_.chance(9, 10) ? "t0" : "t1";
   clients_.push_back(std::make_unique<Client>(world_, tenant, role));
   if (role != core::ClientRole::observer) clients_.back()->attach_pool();
 }
 
-void RandomRun::drop_client(std::size_t index, bool orderly) {
-  Client& client = *clients_[index];
-  if (orderly && !has_credit(client)) return;
-  note(std::string(orderly ? "bye of client " : "death of client ") +
-       std::to_string(client.id().value));
-  if (orderly) {
-    client.bye();
-    if (!client.gone()) {
-      world_.problem("a Bye was not answered at once");
-      return;
-    }
-    said_bye_.push_back(client.id());
-  } else {
-    client.die(prng_.below(6));
-  }
-  clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(index));
-  if (!said_bye_.empty() && prng_.chance(1, 2)) {
-    world_.send(core::ClientGone{said_bye_.back()});
-    said_bye_.pop_back();
-  }
-}
-
-void RandomRun::restart() {
-  note("the service restarts");
-  earlier_lives_.push_back(world_.engine().status().counters);
-  clients_.clear();
-  said_bye_.clear();
-  world_.restart();
-}
-
 // Mostly two or three sequences fit the device.
 std::uint64_t RandomRun::prompt_tokens_max() const {
   const auto& options = world_.options();
-  const std::uint64_t bytes =
-      block_bytes(options.layout, GroupId{0}) * options.layout.groups.size();
-  const std::uint64_t slots = options.engine.tier_bytes[tier_index(Tier::device)] / bytes;
+  const std::uint64_t slots =
+      options.engine.tier_bytes[tier_index(Tier::device)] / slot_bytes(options.layout);
   return std::max<std::uint64_t>(2, slots * options.layout.block_tokens / 2);
 }
 
@@ -183,12 +180,18 @@ void RandomRun::operate_client(Client& client) {
     client.ask_anything(core::Heartbeat{});
     return;
   }
+  // What runs goes on, or the device would be full of it.
+  const bool runs =
+      std::ranges::any_of(client.sequences(), [](const auto& one) { return one.second.ready; });
   if (client.role() == core::ClientRole::observer) {
     ask_as_observer(client);
+  } else if (runs && prng_.chance(1, 2)) {
+    step(client);
+    if (prng_.chance(1, 2)) client.complete_steps(1 + prng_.below(2));
   } else if (choice < 33) {
     open(client);
   } else if (choice < 48) {
-    admit(client);
+    if (!admit(client)) open(client);
   } else if (choice < 83) {
     step(client);
   } else if (choice < 87) {

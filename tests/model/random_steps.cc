@@ -10,12 +10,12 @@ namespace kv::model {
 // Prefixes meet often: prompts are all alike, but for at most one token somewhere.
 std::vector<Token> RandomRun::random_tokens(std::uint64_t count_max) {
   std::vector<Token> tokens(1 + prng_.below(count_max), 7);
-  if (prng_.chance(1, 2)) tokens[prng_.below(tokens.size())] = 8;
+  if (prng_.chance(1, 3)) tokens[prng_.below(tokens.size())] = 8;
   return tokens;
 }
 
 void RandomRun::open(Client& client) {
-  if (client.sequences().size() >= 5) return;
+  if (sequence_count() >= sequences_max_) return;
   const auto tokens = random_tokens(prompt_tokens_max());
   const std::size_t parts = 1 + prng_.below(std::min<std::uint64_t>(3, tokens.size()));
   const SequenceId sequence{prng_.chance(1, 10) ? 1 : next_sequence_++};
@@ -24,13 +24,36 @@ void RandomRun::open(Client& client) {
   client.open(sequence, random_weights(), tokens, parts, prng_.chance(1, 10), prng_.chance(4, 5));
 }
 
-void RandomRun::admit(Client& client) {
+bool RandomRun::admit(Client& client) {
   for (auto& [id, sequence] : client.sequences()) {
     if (sequence.admitted || sequence.admitting || prng_.chance(1, 3)) continue;
     note("client " + std::to_string(client.id().value) + " admits " + std::to_string(id.value));
     client.admit(id, static_cast<std::uint32_t>(prng_.below(prng_.chance(1, 10) ? 40 : 4)));
-    return;
+    return true;
   }
+  return false;
+}
+
+// What was cached leaves the device, and is asked for again.
+void RandomRun::recall(Client& client) {
+  if (client.expired() || client.role() == core::ClientRole::observer || !has_credit(client))
+    return;
+  note("client " + std::to_string(client.id().value) + " recalls");
+  client.ask_anything(core::Demote{});
+  for (int i = 0; i < 20 && client.outstanding() > 0; ++i) {
+    world_.run_next();
+    poll();
+  }
+  const std::vector<Token> tokens(prompt_tokens_max(), 7);
+  if (has_credit(client)) open_and_admit(client, "w0", tokens);
+}
+
+void RandomRun::open_and_admit(Client& client, const std::string& weights,
+                               std::span<const Token> tokens) {
+  if (client.expired()) return;
+  const SequenceId sequence{next_sequence_++};
+  client.open(sequence, weights, tokens, 1, false, true);
+  if (client.sequences().contains(sequence) && has_credit(client)) client.admit(sequence, 1);
 }
 
 void RandomRun::lookup(Client& client) {
@@ -42,16 +65,18 @@ void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
                               std::vector<Client::Item>& items) {
   const SequenceId id = sequence.id;
   if (!sequence.ready) {
-    if (!sequence.admitted && !sequence.admitting && prng_.chance(1, 20)) {
-      items.push_back({id, core::StepOp::free, {}, 0, false});
-    }
+    // Opened; or its admission waits for another's load; or it loads.
+    if (!prng_.chance(1, sequence.admitting || sequence.loading ? 6 : 20)) return;
+    events_.freed_waiting += sequence.admitting ? 1 : 0;
+    events_.freed_loading += sequence.loading ? 1 : 0;
+    items.push_back({id, core::StepOp::free, {}, 0, false});
     return;
   }
   if (!sequence.unacknowledged.empty() && prng_.chance(1, 2)) {
     items.push_back({id, core::StepOp::acknowledge, {}, sequence.version, false});
   }
   const bool whole = sequence.computed == sequence.tokens.size();
-  if (prng_.chance(1, whole ? 3 : 30)) {
+  if (prng_.chance(1, whole ? 2 : 30)) {
     items.push_back({id, core::StepOp::free, {}, 0, false});
     return;
   }
@@ -62,8 +87,8 @@ void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
     items.push_back({id, core::StepOp::truncate, {}, value, false});
     return;
   }
-  client.compute(sequence, static_cast<std::uint32_t>(prng_.below(10)));
-  if (sequence.tokens.size() < 40 && prng_.chance(1, 3)) {
+  client.compute(sequence, static_cast<std::uint32_t>(prng_.below(20)));
+  if (sequence.tokens.size() < 40 && prng_.chance(1, 5)) {
     items.push_back({id, core::StepOp::append, random_tokens(3), 0, false});
   }
   if (sequence.computed > sequence.published && prng_.chance(2, 3)) {
@@ -98,9 +123,15 @@ void RandomRun::plan_bad_item(Client& client, std::vector<Client::Item>& items) 
 
 void RandomRun::step(Client& client) {
   if (client.step_waits()) return;
+  const bool has_work = std::ranges::any_of(
+      client.sequences(), [](const auto& one) { return one.second.ready || one.second.admitting; });
+  if (!has_work && prng_.chance(3, 4)) {
+    if (!admit(client)) open(client);
+    return;
+  }
   std::vector<Client::Item> items;
   for (auto& [id, sequence] : client.sequences()) {
-    if (prng_.chance(2, 3)) plan_sequence(client, sequence, items);
+    if (prng_.chance(4, 5)) plan_sequence(client, sequence, items);
   }
   if (prng_.chance(1, 20)) plan_bad_item(client, items);
   if (client.unfinished_steps() > 4) client.complete_steps(2);
@@ -112,7 +143,7 @@ void RandomRun::step(Client& client) {
 void RandomRun::ask_admin(Client& client) {
   note("admin request");
   core::Demote demote;
-  switch (prng_.below(6)) {
+  switch (prng_.below(8)) {
     case 0:
       client.ask(core::Status{});
       return;
@@ -123,10 +154,12 @@ void RandomRun::ask_admin(Client& client) {
       ask_to_clear(client);
       return;
     case 3:
-      demote.tier = prng_.chance(1, 2) ? Tier::device : Tier::host;
+    case 4:
+    case 5:
+      demote.tier = prng_.chance(3, 4) ? Tier::device : Tier::host;
       client.ask_anything(demote);
       return;
-    case 4:
+    case 6:
       client.ask_anything(core::Flush{});
       return;
     default:

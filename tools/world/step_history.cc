@@ -20,8 +20,7 @@ bool takes(std::span<const TierClear> clears, Tier tier, const Digest& namespace
 
 }  // namespace
 
-std::vector<std::string> StepHistory::check(const core::Engine& engine, bool errors_reported,
-                                            std::span<const TierClear> clears) {
+std::vector<std::string> StepHistory::check(const core::Engine& engine, const Excuses& excuses) {
   std::vector<std::string> problems;
   using Words = std::array<std::uint64_t, sizeof(core::Counters) / sizeof(std::uint64_t)>;
   const core::Counters now = engine.status().counters;
@@ -36,7 +35,7 @@ std::vector<std::string> StepHistory::check(const core::Engine& engine, bool err
   check_slots(engine, problems);
   // A Clear of all tiers counts what it retires; one of a tier, each copy that it drops.
   const std::uint64_t retired = count_retired(*engine.cache());
-  check_blocks(engine, errors_reported, clears, cleared - retired, problems);
+  check_blocks(engine, excuses, cleared - retired, problems);
   return problems;
 }
 
@@ -80,63 +79,81 @@ void StepHistory::check_slots(const core::Engine& engine, std::vector<std::strin
   }
 }
 
-void StepHistory::check_blocks(const core::Engine& engine, bool errors_reported,
-                               std::span<const TierClear> clears, std::uint64_t cleared_copies,
-                               std::vector<std::string>& problems) {
-  const core::PrefixCache& cache = *engine.cache();
-  const BlockRecords& records = cache.records();
-  const auto groups = static_cast<std::uint32_t>(cache.layout().groups.size());
+std::set<BlockId> StepHistory::update_holders(const core::Engine& engine) {
   std::set<Holder> holders;
-  std::set<BlockId> moving;  // by a transfer
   for (std::uint32_t i = 0; i < engine.sequence_count(); ++i) {
     const auto view = engine.sequence(i);
     if (!view.deepest.is_none()) holders.insert({view.client.value, view.id.value, view.deepest});
   }
+  moving_.clear();
   for (std::uint32_t i = 0; i < engine.transfer_count(); ++i) {
     const auto view = engine.transfer(i);
     for (const BlockId block : view.blocks) {
       holders.insert({0, view.id.value, block});
-      moving.insert(block);
+      moving_.insert(block);
     }
   }
-  std::set<BlockId> held;  // by the same holder before the step and after it
+  std::set<BlockId> held;
   for (const Holder& holder : holders) {
     if (!holders_.contains(holder)) continue;
     for (BlockId b = std::get<BlockId>(holder); !b.is_none() && held.insert(b).second;) {
-      b = cache.tree().parent(b);
+      b = engine.cache()->tree().parent(b);
     }
   }
   holders_ = std::move(holders);
-  blocks_.resize(records.block_capacity());
+  return held;
+}
+
+StepHistory::Block StepHistory::look_at(const core::PrefixCache& cache, BlockId block) {
+  Block now;
+  if (!cache.tree().contains(block)) return now;
+  now.key = cache.records().key(block);
+  for (std::uint32_t g = 0; g < cache.layout().groups.size(); ++g) {
+    for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
+      now.slots.push_back(cache.records().slot(block, GroupId{g}, static_cast<Tier>(t)));
+    }
+  }
+  return now;
+}
+
+void StepHistory::check_blocks(const core::Engine& engine, const Excuses& excuses,
+                               std::uint64_t cleared_copies, std::vector<std::string>& problems) {
+  const core::PrefixCache& cache = *engine.cache();
+  const std::set<BlockId> held = update_holders(engine);
+  blocks_.resize(cache.records().block_capacity());
   std::uint64_t lost_to_clears = 0;
   for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
     const BlockId block{b};
-    Block now;
-    if (cache.tree().contains(block)) {
-      now.key = records.key(block);
-      for (std::uint32_t g = 0; g < groups; ++g) {
-        for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
-          now.slots.push_back(records.slot(block, GroupId{g}, static_cast<Tier>(t)));
-        }
-      }
-    }
+    const Block now = look_at(cache, block);
     const Block before = std::exchange(blocks_[b], now);
-    if (errors_reported || !held.contains(block) || before.key != now.key) continue;
+    const auto was_whole = [&before](std::size_t tier) {  // one of some groups is no copy
+      for (std::size_t i = tier; i < before.slots.size(); i += BlockRecords::kSlotTiers) {
+        if (before.slots[i].is_none()) return false;
+      }
+      return true;
+    };
+    if (!held.contains(block) || before.key != now.key) continue;
     // Cleared: running sequences read its device copy only; a transfer keeps all of it.
     const bool is_retired = cache.tree().is_retired(block);
     const Digest& namespace_digest = cache.tree().namespace_digest(cache.tree().root(block));
     std::set<Tier> taken;  // by Clears of a tier
     for (std::size_t i = 0; i < before.slots.size(); ++i) {
       if (before.slots[i].is_none() || before.slots[i] == now.slots[i]) continue;
+      if (!was_whole(i % BlockRecords::kSlotTiers)) continue;
       const auto tier = static_cast<Tier>(i % BlockRecords::kSlotTiers);
-      if (tier != Tier::device && !moving.contains(block)) {
+      const bool is_bad =
+          excuses.bad_copies != nullptr && excuses.bad_copies->contains({tier, now.key});
+      if (is_bad) continue;
+      if (tier != Tier::device && !moving_.contains(block)) {
         if (is_retired) continue;
-        if (takes(clears, tier, namespace_digest)) {
+        if (takes(excuses.clears, tier, namespace_digest)) {
           taken.insert(tier);
           continue;
         }
       }
-      problems.push_back("4: block " + std::to_string(b) + " was in use and lost a copy");
+      const GroupId group{static_cast<std::uint32_t>(i / BlockRecords::kSlotTiers)};
+      problems.push_back("4: block " + std::to_string(b) + " was in use and lost its copy in " +
+                         slot_name(tier, group, before.slots[i]));
     }
     lost_to_clears += taken.size();
   }

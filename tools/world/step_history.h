@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "allocator/base/token.h"
@@ -25,14 +26,21 @@ struct TierClear {
   std::optional<Digest> namespace_digest;
 };
 
+// A copy that gave an error when it was read.
+using BadCopy = std::pair<Tier, Digest>;
+
+// Why copies of covered blocks may go. `clears` may take lower ones, as many as the Engine counted
+// as cleared in this step: one that has ended takes none.
+struct Excuses {
+  const std::set<BadCopy>* bad_copies = nullptr;
+  std::span<const TierClear> clears;
+};
+
 class StepHistory {
  public:
-  // Compares with the state at the last call, and keeps the new one. `errors_reported`: this step
-  // told the Engine about bad copies, which it may drop although they are covered. `clears` may
-  // take lower copies of covered blocks, as many as the Engine counted as cleared in this step: one
-  // that has ended takes none.
-  [[nodiscard]] std::vector<std::string> check(const core::Engine& engine, bool errors_reported,
-                                               std::span<const TierClear> clears = {});
+  // Compares with the state at the last call, and keeps the new one.
+  [[nodiscard]] std::vector<std::string> check(const core::Engine& engine,
+                                               const Excuses& excuses = {});
 
  private:
   struct Slot {
@@ -50,15 +58,18 @@ class StepHistory {
     std::uint32_t block_count = 0;
   };
   void check_slots(const core::Engine& engine, std::vector<std::string>& problems);
-  void check_blocks(const core::Engine& engine, bool errors_reported,
-                    std::span<const TierClear> clears, std::uint64_t cleared_copies,
-                    std::vector<std::string>& problems);
+  // Blocks that the same holder held at the last call and holds now.
+  [[nodiscard]] std::set<BlockId> update_holders(const core::Engine& engine);
+  [[nodiscard]] static Block look_at(const core::PrefixCache& cache, BlockId block);
+  void check_blocks(const core::Engine& engine, const Excuses& excuses,
+                    std::uint64_t cleared_copies, std::vector<std::string>& problems);
   // Blocks of roots that this step retired.
   [[nodiscard]] std::uint64_t count_retired(const core::PrefixCache& cache);
 
   std::vector<std::vector<Slot>> slots_[BlockRecords::kSlotTiers];
   std::vector<Block> blocks_;  // of the last call, by BlockId
   std::set<Holder> holders_;   // of the last call
+  std::set<BlockId> moving_;   // by a transfer, now
   std::vector<Root> roots_;    // of the last call, by RootId
   core::Counters counters_;
 };

@@ -295,23 +295,30 @@ class PinChecker {
               std::to_string(cached - covered));
     }
   }
+  // Of some group: a restart may find a block of one group only.
+  [[nodiscard]] bool has_slot(BlockId block, Tier tier) const {
+    for (std::uint32_t g = 0; g < cache_.layout().groups.size(); ++g) {
+      if (!cache_.records().slot(block, GroupId{g}, tier).is_none()) return true;
+    }
+    return false;
+  }
   void victim(Tier tier) {
     const BlockId victim = cache_.victim(tier);
-    const GroupId group{0};
     if (victim.is_none()) {
-      if (cache_.evictable(tier, group) != 0) {
+      for (std::uint32_t g = 0; g < cache_.layout().groups.size(); ++g) {
+        if (cache_.evictable(tier, GroupId{g}) == 0) continue;
         problem("3: " + std::string(tier_name(tier)) +
                 ": blocks are evictable, no victim is named");
       }
       return;
     }
-    if (cache_.records().slot(victim, group, tier).is_none() || covered_[victim.value] != 0) {
+    if (!has_slot(victim, tier) || covered_[victim.value] != 0) {
       problem("4: the victim of " + std::string(tier_name(tier)) + " must not go");
     }
     for (std::uint32_t b = 0; b < covered_.size(); ++b) {
       if (!cache_.tree().contains(BlockId{b}) || cache_.tree().parent(BlockId{b}) != victim)
         continue;
-      if (!cache_.records().slot(BlockId{b}, group, tier).is_none()) {
+      if (has_slot(BlockId{b}, tier)) {
         problem("18: the victim of " + std::string(tier_name(tier)) + " has a child in the tier");
       }
     }

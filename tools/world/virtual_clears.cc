@@ -17,7 +17,7 @@ void VirtualWorld::note_clear(const core::InputView& input) {
   if (const auto* clear = std::get_if<core::Clear>(&input)) {
     const RequestName name{clear->header.client, clear->header.request};
     if (clear->all_tiers) {
-      accept_clear(name, clear->fields, false);
+      accept_clear(name, clear->fields, false, false);
     } else if (awaiting_.contains(name)) {
       TierClear& taken_on = tier_clears_[name];
       taken_on.tier = clear->tier;
@@ -31,7 +31,7 @@ void VirtualWorld::note_clear(const core::InputView& input) {
     const bool again = set->epoch != 0 && std::ranges::any_of(epochs_before_, [&](const auto& of) {
                          return of.namespace_digest == digest && of.epoch == set->epoch;
                        });
-    accept_clear({set->header.client, set->header.request}, set->fields, again);
+    accept_clear({set->header.client, set->header.request}, set->fields, true, again);
   }
   tiers_.epochs().note_roots(engine_->cache()->tree());
 }
@@ -46,7 +46,7 @@ Digest VirtualWorld::namespace_of(ClientId client, const NamespaceFields& fields
 
 // One that is repeated, or was refused at once, does nothing.
 void VirtualWorld::accept_clear(const RequestName& name, const NamespaceFields* fields,
-                                bool again) {
+                                bool by_epoch, bool again) {
   const bool refused = std::ranges::any_of(actions_.replies, [&](const core::Reply& reply) {
     return RequestName{reply.client, reply.request} == name && reply.error.code != ErrorCode::ok;
   });
@@ -55,6 +55,7 @@ void VirtualWorld::accept_clear(const RequestName& name, const NamespaceFields* 
   if (fields != nullptr) digest = namespace_of(name.first, *fields);
   clears_waiting_[name] = digest;
   if (again) return;
+  transfers_.cleared(digest, by_epoch);
   tiers_.epochs().raise(digest);
   for (const RecoveryChunk& chunk : recovery_) {
     for (const core::RecoveredEntry& entry : chunk.entries) {

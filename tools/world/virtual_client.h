@@ -60,6 +60,7 @@ class VirtualClient {
   [[nodiscard]] bool step_waits() const { return step_waits_; }
   [[nodiscard]] std::size_t outstanding() const { return pending_.size(); }
   [[nodiscard]] std::map<SequenceId, Sequence>& sequences() { return sequences_; }
+  [[nodiscard]] const std::map<SequenceId, Sequence>& sequences() const { return sequences_; }
   [[nodiscard]] std::uint64_t unfinished_steps() const { return step_ - completed_; }
 
   // Takes replies and notices from the world. To be called after everything that happens.

@@ -37,8 +37,19 @@ void VirtualLinks::start(TimePoint now, const core::StartTransfer& start,
     }
   }
   Duration delay = std::chrono::microseconds(10 + prng_.below(2'000));
-  if (chance(faults_.late_transfers)) delay += std::chrono::milliseconds(prng_.below(400));
+  flight.fails = chance(faults_.failed_transfers);
+  if (chance(faults_.late_transfers)) delay += std::chrono::milliseconds(prng_.below(2'000));
   flights_.emplace(std::make_pair(now + delay, order_++), std::move(flight));
+}
+
+void VirtualLinks::stall(Duration time) {
+  std::map<std::pair<TimePoint, std::uint64_t>, Flight> later;
+  while (!flights_.empty()) {
+    auto node = flights_.extract(flights_.begin());
+    node.key().first += time;
+    later.insert(std::move(node));
+  }
+  flights_.swap(later);
 }
 
 VirtualLinks::Report VirtualLinks::finish_next(std::vector<std::string>& problems) {
@@ -46,6 +57,7 @@ VirtualLinks::Report VirtualLinks::finish_next(std::vector<std::string>& problem
   const Flight& flight = node.mapped();
   Report report;
   report.id = flight.start.id;
+  report.from = flight.start.from;
   for (std::size_t i = 0; i < flight.blocks.size(); ++i) {
     report.outcomes.push_back(copy(flight, i, report, problems));
   }
@@ -63,7 +75,7 @@ core::BlockOutcome VirtualLinks::copy(const Flight& flight, std::size_t index, R
   }
   const Fingerprint bytes = tiers_->read(start.from, start.group, block.from_slot);
   if (from_device) report.checksums.push_back(checksum_of(bytes));
-  if (chance(faults_.failed_blocks)) {
+  if (flight.fails || chance(faults_.failed_blocks)) {
     report.broken_keys.insert(block.key);
     constexpr core::BlockOutcome kFailures[] = {
         core::BlockOutcome::io_error, core::BlockOutcome::cancelled, core::BlockOutcome::no_space};

@@ -21,9 +21,10 @@ namespace kv::world {
 // Each in a thousand.
 struct Faults {
   std::uint32_t late_transfers = 0;
+  std::uint32_t failed_transfers = 0;  // all blocks of one at once
   std::uint32_t failed_blocks = 0;
   std::uint32_t rotten_blocks = 0;
-  std::uint32_t repeated_reports = 0;  // a TransferDone comes a second time, later
+  std::uint32_t repeated_reports = 0;  // a TransferDone comes once more, at once or later
   std::uint32_t failed_syncs = 0;
 };
 
@@ -31,6 +32,7 @@ class VirtualLinks {
  public:
   struct Report {
     TransferId id;
+    Tier from = Tier::device;
     std::vector<core::BlockOutcome> outcomes;
     std::vector<std::uint32_t> checksums;
     std::set<Digest> broken_keys;  // blocks whose source copy gave an error
@@ -41,6 +43,8 @@ class VirtualLinks {
   void set_faults(const Faults& faults) { faults_ = faults; }
   void start(TimePoint now, const core::StartTransfer& start, const core::Actions& actions,
              std::uint32_t block_tokens, std::vector<std::string>& problems);
+  // Whatever is on its way takes so much longer.
+  void stall(Duration time);
   [[nodiscard]] bool idle() const { return flights_.empty(); }
   [[nodiscard]] TimePoint next_due() const {
     return flights_.begin()->first.first;
@@ -57,6 +61,7 @@ class VirtualLinks {
     std::vector<Token> tokens;                  // to disk
     std::vector<Fingerprint> sources, targets;  // when it started
     std::uint32_t block_tokens = 0;
+    bool fails = false;
   };
   [[nodiscard]] core::BlockOutcome copy(const Flight& flight, std::size_t index, Report& report,
                                         std::vector<std::string>& problems);

@@ -14,6 +14,7 @@ void VirtualTiers::start(const core::PrefixCache& cache) {
     memory_[t].resize(groups);
     for (std::uint32_t g = 0; g < groups; ++g) {
       const std::uint32_t slots = cache.pool(tier, GroupId{g}).slot_count();
+      if (tier == Tier::disk && slots == 0) continue;  // off: what lies there stays
       const bool keeps = tier == Tier::disk && memory_[t][g].size() == slots;
       if (keeps) continue;
       memory_[t][g].resize(slots);

@@ -37,8 +37,11 @@ class VirtualTiers {
   // Empty memory for the pools of this cache; the disk's payload and index stay as they are.
   void start(const core::PrefixCache& cache);
   [[nodiscard]] bool started() const { return started_; }
-  // The service ends: device and host memory are lost.
-  void stop() { started_ = false; }
+  // The service ends: device and host memory are lost, and nothing is served from any tier.
+  void stop() {
+    started_ = false;
+    resident_.clear();
+  }
 
   [[nodiscard]] Fingerprint read(Tier tier, GroupId group, SlotId slot) const {
     return memory_[tier_index(tier)].at(group.value).at(slot.value);

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "cachesvc/core/prefix_cache.h"
 #include "cachesvc/core/trace.h"
 
 namespace kv::world {
@@ -15,6 +16,14 @@ std::uint64_t digest_of(const core::Reply& reply) {
   core::Actions actions;
   actions.replies.push_back(reply);
   return core::actions_digest(0, actions);
+}
+
+bool has_taken_slot(const core::PrefixCache& cache, Tier tier) {
+  for (std::uint32_t g = 0; g < cache.layout().groups.size(); ++g) {
+    const BlockPool& pool = cache.pool(tier, GroupId{g});
+    if (pool.count(SlotState::free) != pool.slot_count()) return true;
+  }
+  return false;
 }
 
 std::string name_of(ClientId client, RequestId request) {
@@ -56,6 +65,8 @@ void VirtualWorld::send(const core::InputView& input) {
   ++steps_;
   digest_ = core::actions_digest(digest_, actions_);
   was_busy_ = std::exchange(continue_wanted_, actions_.continue_wanted);
+  note_leases(input);
+  transfers_.note(input, actions_);
   act(input);
   for (const core::Reply& reply : actions_.replies) deliver_reply(reply, current);
   check_step(input, digest_before, current);
@@ -84,6 +95,7 @@ void VirtualWorld::act(const core::InputView& input) {
       problem("a transfer of " + std::to_string(start.block_count) + " blocks");
     }
     links_.start(now_, start, actions_, options_.layout.block_tokens, problems_);
+    transfers_.started(now_, start, actions_, *engine_);
   }
   for (const core::SyncDisk& sync : actions_.syncs) {
     syncs_.emplace(std::make_pair(now_ + std::chrono::microseconds(500), sync.id),
@@ -162,7 +174,7 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
   }
   const Known known{&broken_keys_};
   for (const std::string& text : check(*engine_, known)) problem(text);
-  for (const std::string& text : history_.check(*engine_, errors_reported_, step_clears_))
+  for (const std::string& text : history_.check(*engine_, {&bad_copies_, step_clears_}))
     problem(text);
   std::vector<std::string> residency;
   tiers_.check_residency(*engine_, unrecovered_, residency);
@@ -172,7 +184,47 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
       if (due.second == sync.id) waiting.blocks = tiers_.resident_blocks(Tier::disk);
     }
   }
-  errors_reported_ = false;
+  forget_bad_copies();
+}
+
+// With the move that found one bad it is gone, or another reader keeps it.
+void VirtualWorld::forget_bad_copies() {
+  if (bad_copies_.empty()) return;
+  std::set<BadCopy> read;
+  for (std::uint32_t i = 0; i < engine_->transfer_count(); ++i) {
+    const auto view = engine_->transfer(i);
+    for (const BlockId block : view.blocks) {
+      read.insert({view.from, engine_->cache()->records().key(block)});
+    }
+  }
+  std::erase_if(bad_copies_, [&read](const BadCopy& bad) { return !read.contains(bad); });
+}
+
+// Leases end when they must, and not before.
+void VirtualWorld::note_leases(const core::InputView& input) {
+  std::set<ClientId> wanted;
+  if (const auto* attached = std::get_if<core::ClientAttached>(&input)) {
+    leases_.attach(now_, attached->client);
+  } else if (const auto* gone = std::get_if<core::ClientGone>(&input)) {
+    leases_.remove(gone->client);
+  } else if (const auto* bye = std::get_if<core::Bye>(&input)) {
+    leases_.remove(bye->header.client);
+  } else if (const auto* tick = std::get_if<core::Tick>(&input)) {
+    wanted = leases_.tick(now_, tick->unheard, options_.engine.lease);
+  }
+  std::visit(
+      [this](const auto& value) {
+        if constexpr (requires { value.header; }) leases_.hear(now_, value.header.client);
+      },
+      input);
+  std::set<ClientId> ended;
+  for (const core::Notice& notice : actions_.notices) {
+    if (notice.kind == core::NoticeKind::lease_expired) ended.insert(notice.client);
+  }
+  if (ended != wanted) {
+    problem("17: the leases of " + std::to_string(ended.size()) + " clients ended, not of those " +
+            std::to_string(wanted.size()) + " that were silent for longer");
+  }
 }
 
 bool VirtualWorld::run_next() {
@@ -191,9 +243,7 @@ bool VirtualWorld::run_next() {
   const bool sync_first =
       !syncs_.empty() && (links_.idle() || syncs_.begin()->first.first <= links_.next_due());
   if (!repeats_.empty() && prng_.chance(1, 4)) {
-    const auto report = std::move(repeats_.back().second);
-    repeats_.pop_back();
-    send(core::TransferDone{report.id, report.outcomes, report.checksums});
+    repeat_report();
     return true;
   }
   if (sync_first) {
@@ -209,7 +259,8 @@ void VirtualWorld::finish_sync() {
   const auto sync = *syncs_.begin();
   syncs_.erase(syncs_.begin());
   now_ = std::max(now_, sync.first.first);
-  const bool ok = !prng_.chance(options_.faults.failed_syncs, 1000);
+  // What a disk that could not be opened holds, nobody can make durable.
+  const bool ok = !disk_off_ && !prng_.chance(options_.faults.failed_syncs, 1000);
   for (auto& [place, entry] : tiers_.disk()) entry.synced = entry.synced || ok;
   blocks_synced_ = sync.second.blocks;
   if (ok) tiers_.forget_erased(sync.second.erases);
@@ -220,9 +271,64 @@ void VirtualWorld::finish_transfer() {
   now_ = std::max(now_, links_.next_due());
   auto report = links_.finish_next(problems_);
   broken_keys_.insert(report.broken_keys.begin(), report.broken_keys.end());
-  errors_reported_ = !report.broken_keys.empty();
-  if (prng_.chance(options_.faults.repeated_reports, 1000)) repeats_.emplace_back(now_, report);
+  for (const Digest& key : report.broken_keys) bad_copies_.insert({report.from, key});
+  transfers_.ended(now_, report.id, report.outcomes);
   send(core::TransferDone{report.id, report.outcomes, report.checksums});
+  if (!prng_.chance(options_.faults.repeated_reports, 1000)) return;
+  repeats_.push_back(std::move(report));
+  if (prng_.chance(1, 2)) repeat_report();
+}
+
+// As it was, or with other outcomes.
+void VirtualWorld::repeat_report() {
+  VirtualLinks::Report report = std::move(repeats_.back());
+  repeats_.pop_back();
+  const bool other = prng_.chance(1, 2);
+  for (core::BlockOutcome& outcome : report.outcomes) {
+    if (!other) break;
+    const bool was_ok = outcome == core::BlockOutcome::ok;
+    outcome = was_ok ? core::BlockOutcome::corrupt : core::BlockOutcome::ok;
+  }
+  transfers_.repeated(report.id, other, *engine_);
+  send_void({report.id, report.outcomes, report.checksums});
+}
+
+void VirtualWorld::report_unknown_transfer() {
+  constexpr std::uint64_t kFarAway = 1'000'000;
+  const std::vector<core::BlockOutcome> outcomes(prng_.below(3), core::BlockOutcome::ok);
+  send_void({TransferId{kFarAway + prng_.below(kFarAway)}, outcomes, {}});
+}
+
+// A report that must change nothing.
+void VirtualWorld::send_void(const core::TransferDone& report) {
+  const std::uint64_t before = state_digest(*engine_);
+  const core::Counters counters = engine_->status().counters;
+  send(report);
+  if (was_busy_) return;  // other work went on in the same step
+  if (state_digest(*engine_) != before || engine_->status().counters != counters) {
+    problem("15: a report of a transfer that is not on its way changed the state");
+  }
+}
+
+void VirtualWorld::turn_disk_off() {
+  const core::StatusReply before = engine_->status();
+  const core::PrefixCache* cache = engine_->cache();
+  const bool holds_a_block = cache != nullptr && has_taken_slot(*cache, Tier::disk);
+  send(core::DiskOff{});
+  const core::StatusReply after = engine_->status();
+  const auto slots = [](const core::StatusReply& status) {
+    return status.tiers[tier_index(Tier::disk)].slots;
+  };
+  if (holds_a_block) {
+    if (slots(after) != slots(before) || after.recovering != before.recovering) {
+      problem("19: a disk that holds blocks was turned off");
+    }
+    return;
+  }
+  if (slots(after) != 0 || after.recovering) problem("19: the disk is off, but not in status");
+  disk_off_ = true;
+  recovery_.clear();  // nobody reads an index that cannot be opened
+  durable_keys_.clear();
 }
 
 void VirtualWorld::run_all(std::uint32_t steps_max) {
@@ -232,11 +338,11 @@ void VirtualWorld::run_all(std::uint32_t steps_max) {
   problem("16: the Engine is still busy after " + std::to_string(steps_max) + " steps");
 }
 
-void VirtualWorld::pass_time(Duration time) {
+void VirtualWorld::pass_time(Duration time, Duration unheard) {
   const TimePoint until = now_ + time;
   while (!links_.idle() && links_.next_due() <= until && problems_.empty()) finish_transfer();
   now_ = std::max(now_, until);
-  send(core::Tick{});
+  send(core::Tick{unheard});
 }
 
 void VirtualWorld::check_replay() {
@@ -261,6 +367,9 @@ void VirtualWorld::restart() {
   check_replay();
   ++life_;
   links_.stop();
+  transfers_.forget_flights();
+  leases_.clear();
+  disk_off_ = false;
   tiers_.lose_unsynced([this] { return prng_.chance(1, 2); });
   for (const auto& [name, namespace_digest] : clears_waiting_) {
     tiers_.adopt_epoch(namespace_digest);
@@ -275,6 +384,7 @@ void VirtualWorld::restart() {
   recovery_.clear();
   unrecovered_.clear();
   broken_keys_.clear();
+  bad_copies_.clear();
   reply_digests_.clear();
   awaiting_.clear();
   replies_.clear();

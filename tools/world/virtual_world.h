@@ -20,7 +20,9 @@
 #include "cachesvc/core/engine.h"
 #include "cachesvc/core/inputs.h"
 #include "tools/world/checkers.h"
+#include "tools/world/lease_model.h"
 #include "tools/world/step_history.h"
+#include "tools/world/transfer_history.h"
 #include "tools/world/virtual_links.h"
 #include "tools/world/virtual_tiers.h"
 
@@ -44,13 +46,19 @@ class VirtualWorld {
   bool run_next();
   // Until nothing waits any more. A problem when that takes more than `steps_max` steps.
   void run_all(std::uint32_t steps_max = 100'000);
-  // Time passes; what is due meanwhile happens; then a Tick.
-  void pass_time(Duration time);
+  // Time passes; what is due meanwhile happens; then a Tick, which says for how long nobody could
+  // be heard.
+  void pass_time(Duration time, Duration unheard = {});
+  // The disk cannot be used in this life of the service: ignored when it holds a block.
+  void turn_disk_off();
+  // A report of a transfer that nobody started.
+  void report_unknown_transfer();
   // The service stops and starts again: memory is lost, the disk's unsynced entries perhaps, its
   // clients are unknown. The trace so far is replayed first and must give the same actions.
   void restart();
   // Replays the trace of this life into a fresh Engine.
   void check_replay();
+  void stall_links(Duration time) { links_.stall(time); }
   void stop_faults() { links_.set_faults({}); }
 
   // --- what clients need
@@ -68,6 +76,10 @@ class VirtualWorld {
   [[nodiscard]] const core::Engine& engine() const { return *engine_; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] bool recovering() const { return !recovery_.empty(); }
+  [[nodiscard]] bool disk_off() const { return disk_off_; }  // in this life
+  [[nodiscard]] const TransferHistory::Counts& transfer_counts() const {
+    return transfers_.counts();
+  }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   // Requests that a living client sent and that have no reply yet.
@@ -88,13 +100,18 @@ class VirtualWorld {
   void erase_disk(const core::EraseDisk& erase);
   void note_clear(const core::InputView& input);
   [[nodiscard]] Digest namespace_of(ClientId client, const NamespaceFields& fields) const;
-  void accept_clear(const RequestName& name, const NamespaceFields* fields, bool again);
+  void accept_clear(const RequestName& name, const NamespaceFields* fields, bool by_epoch,
+                    bool again);
   void check_cleared(const RequestName& name, const core::Reply& reply);
   void break_chains(const Digest& key);
   void deliver_reply(const core::Reply& reply, const std::optional<RequestName>& current);
+  void note_leases(const core::InputView& input);
   void finish_transfer();
+  void repeat_report();
+  void send_void(const core::TransferDone& report);
   void finish_sync();
   void plan_recovery();
+  void forget_bad_copies();
   void check_step(const core::InputView& input, std::uint64_t digest_before,
                   const std::optional<RequestName>& current);
 
@@ -103,6 +120,8 @@ class VirtualWorld {
   TimePoint now_{};
   std::unique_ptr<core::Engine> engine_;
   StepHistory history_;
+  TransferHistory transfers_;
+  LeaseModel leases_;
   VirtualTiers tiers_;
   VirtualLinks links_;
   core::Actions actions_;
@@ -115,18 +134,19 @@ class VirtualWorld {
   std::map<std::pair<TimePoint, std::uint64_t>, Sync> syncs_;  // by due time and id
   std::map<ClientId, std::string> tenants_;
   std::set<RequestName> clears_accepted_;
-  std::map<RequestName, TierClear> tier_clears_;                     // without a reply
-  std::vector<TierClear> step_clears_;                               // that may act in this step
-  std::map<RequestName, std::optional<Digest>> clears_waiting_;      // for their reply
-  std::vector<core::StatusReply::NamespaceEpoch> epochs_before_;     // the step
-  std::uint64_t blocks_synced_ = 0;                                  // of the last sync
-  std::vector<std::pair<TimePoint, VirtualLinks::Report>> repeats_;  // reports to come again
-  std::vector<RecoveryChunk> recovery_;                              // next chunk last
+  std::map<RequestName, TierClear> tier_clears_;                  // without a reply
+  std::vector<TierClear> step_clears_;                            // that may act in this step
+  std::map<RequestName, std::optional<Digest>> clears_waiting_;   // for their reply
+  std::vector<core::StatusReply::NamespaceEpoch> epochs_before_;  // the step
+  std::uint64_t blocks_synced_ = 0;                               // of the last sync
+  std::vector<VirtualLinks::Report> repeats_;                     // reports to come again
+  std::vector<RecoveryChunk> recovery_;                           // next chunk last
   std::set<VirtualTiers::Place> unrecovered_;
   std::set<Digest> durable_keys_;  // on disk with their whole chain when this life began
   std::set<Digest> broken_keys_;
+  std::set<BadCopy> bad_copies_;  // told to the Engine, whose move of them goes on
   bool disk_formatted_ = false;
-  bool errors_reported_ = false;
+  bool disk_off_ = false;
 
   std::map<RequestName, std::uint64_t> reply_digests_;  // of every first reply
   std::set<RequestName> awaiting_;

@@ -162,27 +162,38 @@ TEST_F(CheckersTest, SeeAChangeOfStateInTheDigest) {
 
 TEST_F(CheckersTest, SeeThatAGenerationDidNotRise) {
   StepHistory history;
-  EXPECT_EQ(history.check(world_.engine(), false), std::vector<std::string>{});
+  EXPECT_EQ(history.check(world_.engine()), std::vector<std::string>{});
   auto& pool = cache_->pool(Tier::host, kGroup);
   const auto free_slot = pool.take();
   ASSERT_TRUE(free_slot);
-  EXPECT_EQ(history.check(world_.engine(), false), std::vector<std::string>{});
+  EXPECT_EQ(history.check(world_.engine()), std::vector<std::string>{});
   const std::uint32_t generation = pool.generation(*free_slot);
   pool.release(*free_slot);
-  EXPECT_EQ(history.check(world_.engine(), false), std::vector<std::string>{});
+  EXPECT_EQ(history.check(world_.engine()), std::vector<std::string>{});
   ASSERT_TRUE(pool.take_exactly(*free_slot, generation));
-  const auto problems = history.check(world_.engine(), false);
+  const auto problems = history.check(world_.engine());
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_TRUE(problems[0].starts_with("14:")) << problems[0];
 }
 
 TEST_F(CheckersTest, SeeThatABlockInUseLostACopy) {
   StepHistory history;
-  EXPECT_EQ(history.check(world_.engine(), false), std::vector<std::string>{});
+  EXPECT_EQ(history.check(world_.engine()), std::vector<std::string>{});
   cache_->drop_copy(block_, kGroup, Tier::host);
-  const auto problems = history.check(world_.engine(), false);
+  const auto problems = history.check(world_.engine());
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_TRUE(problems[0].starts_with("4:")) << problems[0];
+}
+
+TEST_F(CheckersTest, ExcuseTheLossOfABadCopyOnly) {
+  StepHistory one, other;
+  EXPECT_EQ(one.check(world_.engine()), std::vector<std::string>{});
+  EXPECT_EQ(other.check(world_.engine()), std::vector<std::string>{});
+  const Digest key = cache_->records().key(block_);
+  cache_->drop_copy(block_, kGroup, Tier::host);
+  const std::set<BadCopy> bad = {{Tier::host, key}}, bad_on_disk = {{Tier::disk, key}};
+  EXPECT_EQ(one.check(world_.engine(), {&bad, {}}), std::vector<std::string>{});
+  EXPECT_EQ(other.check(world_.engine(), {&bad_on_disk, {}}).size(), 1U);
 }
 
 // A running sequence pins the block; its host copy may go by a Clear of the host only.
@@ -192,7 +203,7 @@ class ClearsOfATierTest : public CheckersTest {
   // A history that has seen the engine as it is now.
   StepHistory seen() {
     StepHistory history;
-    EXPECT_EQ(history.check(world_.engine(), false), std::vector<std::string>{});
+    EXPECT_EQ(history.check(world_.engine()), std::vector<std::string>{});
     return history;
   }
   void clear_host() {
@@ -216,12 +227,13 @@ TEST_F(ClearsOfATierTest, ExcuseCopiesOfTheirTierAndNamespaceOnly) {
   clear_host();
   const TierClear all{Tier::host, std::nullopt}, one{Tier::host, namespace_digest()},
       other{Tier::host, Digest{}}, disk{Tier::disk, std::nullopt};
-  EXPECT_EQ(first_of(of_all.check(world_.engine(), false, std::array{all})), "");
-  EXPECT_EQ(first_of(of_one.check(world_.engine(), false, std::array{one})), "");
+  EXPECT_EQ(first_of(of_all.check(world_.engine(), {nullptr, std::array{all}})), "");
+  EXPECT_EQ(first_of(of_one.check(world_.engine(), {nullptr, std::array{one}})), "");
   EXPECT_TRUE(
-      first_of(of_other.check(world_.engine(), false, std::array{other})).starts_with("4:"));
-  EXPECT_TRUE(first_of(of_disk.check(world_.engine(), false, std::array{disk})).starts_with("4:"));
-  EXPECT_TRUE(first_of(history_of_none_.check(world_.engine(), false)).starts_with("4:"));
+      first_of(of_other.check(world_.engine(), {nullptr, std::array{other}})).starts_with("4:"));
+  EXPECT_TRUE(
+      first_of(of_disk.check(world_.engine(), {nullptr, std::array{disk}})).starts_with("4:"));
+  EXPECT_TRUE(first_of(history_of_none_.check(world_.engine())).starts_with("4:"));
 }
 
 // Its client may have left without a reply, so that nobody was told that it ended.
@@ -230,9 +242,9 @@ TEST_F(ClearsOfATierTest, ExcuseNothingOnceTheyEnded) {
   const std::array clears = {TierClear{Tier::host, std::nullopt},
                              TierClear{Tier::disk, std::nullopt}};
   clear_host();
-  EXPECT_EQ(first_of(history.check(world_.engine(), false, clears)), "");
+  EXPECT_EQ(first_of(history.check(world_.engine(), {nullptr, clears})), "");
   cache_->drop_copy(block_, kGroup, Tier::disk);
-  EXPECT_TRUE(first_of(history.check(world_.engine(), false, clears)).starts_with("4:"));
+  EXPECT_TRUE(first_of(history.check(world_.engine(), {nullptr, clears})).starts_with("4:"));
 }
 
 // What it retires is counted as cleared too, and excuses no copy of another namespace.
@@ -250,7 +262,8 @@ TEST_F(ClearsOfATierTest, ExcuseNothingInTheStepThatRetiresOtherBlocks) {
   ASSERT_EQ(world_.engine().status().counters.cleared_blocks, before + 2);
   cache_->drop_copy(block_, kGroup, Tier::host);
   const TierClear clear{Tier::host, std::nullopt};
-  EXPECT_TRUE(first_of(history.check(world_.engine(), false, std::array{clear})).starts_with("4:"));
+  EXPECT_TRUE(
+      first_of(history.check(world_.engine(), {nullptr, std::array{clear}})).starts_with("4:"));
 }
 
 TEST_F(CheckersTest, ReplayTheTraceOfTheWorldToTheSameActions) {
