@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cachesvc/shell/receive_guard.h"
+
 namespace kv::shell {
 namespace {
 
@@ -42,6 +44,13 @@ int accept_any(int listener, int flags) {
   return static_cast<int>(syscall(SYS_accept4, listener, nullptr, nullptr, flags | SOCK_CLOEXEC));
 }
 
+bool is_from_our_user(int connection) {
+  ucred peer{};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
 std::uint64_t refused_connections() { return refusals().load(std::memory_order_relaxed); }
 
 }  // namespace kv::shell
@@ -50,11 +59,15 @@ std::uint64_t refused_connections() { return refusals().load(std::memory_order_r
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* bytes, int flags) {
   const int descriptor = static_cast<int>(syscall(SYS_accept4, listener, address, bytes, flags));
   if (descriptor >= 0) {
-    if (!kv::shell::is_of_reserve(descriptor)) return descriptor;
+    if (!kv::shell::is_of_reserve(descriptor) && kv::shell::is_from_our_user(descriptor)) {
+      kv::shell::follow(descriptor);
+      return descriptor;
+    }
     close(descriptor);
     return kv::shell::refuse(ECONNABORTED);
   }
-  if (errno != EMFILE) return -1;
+  // A peer that went away, or nobody there: libzmq knows these.
+  if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return -1;
   // The listener stays readable: without a pause its thread would spin.
   (void)poll(nullptr, 0, kv::shell::kPauseMs);
   return kv::shell::refuse(ENFILE);

@@ -1,7 +1,8 @@
 // The process's accept4(), for libzmq's sake: libzmq 4.3.4 ends the process when a listener of its
-// ipc transport meets "too many open files". Here a connection that would leave too few
-// descriptors is closed at once, and what still finds none waits; both look to libzmq like a peer
-// that went away. Owner: the process. Threads: any. Cost: two system calls a connection.
+// ipc transport meets "too many open files", or most other errors. Here a connection that would
+// leave too few descriptors, or is another user's, is closed at once, and what cannot be accepted
+// waits; both look to libzmq like a peer that went away. What is accepted is followed
+// (receive_guard.h). Owner: the process. Threads: any. Cost: four system calls a connection.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,9 @@ namespace kv::shell {
 
 // As accept4 without an address, with close-on-exec, and without the reserve.
 [[nodiscard]] int accept_any(int listener, int flags);
+
+// The peer runs as the service's user or as root: others may not attach either.
+[[nodiscard]] bool is_from_our_user(int connection);
 
 // Connections that accept4 refused in this process so far.
 [[nodiscard]] std::uint64_t refused_connections();

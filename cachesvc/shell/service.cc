@@ -11,6 +11,7 @@
 #include "cachesvc/shell/attach_server.h"
 #include "cachesvc/shell/engine_host.h"
 #include "cachesvc/shell/kernel_sources.h"
+#include "cachesvc/shell/receive_guard.h"
 #include "tiering/stores/disk_store.h"
 
 namespace kv::shell {
@@ -170,7 +171,7 @@ Result<void> Service::State::start() {
   KV_TRY(completions_watch,
          loop.when_readable(completions->descriptor(), [this] { host->turn(); }));
   tick_watch = loop.every(kTick, [this] {
-    counters.refused_connections = refused_connections();
+    counters.refused_connections = refused_connections() + cut_connections();
     host->tick();
   });
   if (options.handle_signals) {

@@ -13,15 +13,16 @@ namespace kv::codec {
 // All only grow.
 struct ShellCounters {
   // --- the request socket
-  std::uint64_t received_requests = 0;    // given to the Engine
-  std::uint64_t malformed_frames = 0;     // no request at all: nobody could be answered
-  std::uint64_t invalid_requests = 0;     // a senseless body, or over a limit of the protocol
-  std::uint64_t oversized_requests = 0;   // over limits.message_bytes
-  std::uint64_t denied_requests = 0;      // unknown client or wrong secret
-  std::uint64_t unread_replies = 0;       // dropped: the client does not read, its queue is full
-  std::uint64_t unread_requests = 0;      // dropped: of a client that does not read
-  std::uint64_t unsent_replies = 0;       // dropped: the client is not connected any more
-  std::uint64_t refused_connections = 0;  // closed at once: too few descriptors were left
+  std::uint64_t received_requests = 0;   // given to the Engine
+  std::uint64_t malformed_frames = 0;    // no request at all: nobody could be answered
+  std::uint64_t invalid_requests = 0;    // a senseless body, or over a limit of the protocol
+  std::uint64_t oversized_requests = 0;  // over limits.message_bytes
+  std::uint64_t denied_requests = 0;     // unknown client or wrong secret
+  std::uint64_t unread_replies = 0;      // dropped: the client does not read, its queue is full
+  std::uint64_t unread_requests = 0;     // dropped: of a client that does not read
+  std::uint64_t unsent_replies = 0;      // dropped: the client is not connected any more
+  // Closed at once: too few descriptors were left, another user's, or messages out of bounds.
+  std::uint64_t refused_connections = 0;
   // --- the attach socket
   std::uint64_t attached_clients = 0;
   std::uint64_t denied_attaches = 0;             // of another user

@@ -335,7 +335,7 @@ TEST_F(Senseless, ReservedAndOutOfRangeValuesAreInvalid) {
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   expect(witness().admit(kNone, 0), ErrorCode::invalid, "sequence");
   expect(step(100, 100, {item(kNone, 3)}), ErrorCode::invalid, "sequence");
-  expect(step(100, 100, {item(1, 5)}), ErrorCode::invalid, "op");
+  expect(step(100, 100, {item(1, core::kStepOpCount)}), ErrorCode::invalid, "op");
   expect(step(100, 100, {item(1, 255)}), ErrorCode::invalid, "op");
   expect(step(100, 100, {item(1, 0, 3, 1)}, {1, 2, 3}), ErrorCode::invalid, "token_count");
   expect(step(100, 100, {item(1, 0, 0xFFFFFFFF, 0xFFFFFFFF)}, {1}), ErrorCode::invalid,

@@ -15,7 +15,9 @@
 
 #include "cachesvc/shell/accept_guard.h"
 #include "cachesvc/shell/event_loop.h"
+#include "cachesvc/shell/receive_guard.h"
 #include "cachesvc/shell/unix_address.h"
+#include "cachesvc/shell/zmtp_stream.h"
 #include "tests/cachesvc/shell/temp_dir.h"
 #include "tests/cachesvc/shell/test_client.h"
 #include "tiering/stores/file_descriptor.h"
@@ -28,8 +30,10 @@ std::span<const std::byte> as_bytes(std::string_view text) {
 }
 
 struct Dealer {
-  explicit Dealer(const std::string& endpoint) : context(zmq_ctx_new()) {
+  explicit Dealer(const std::string& endpoint, const std::string& name = {})
+      : context(zmq_ctx_new()) {
     socket = zmq_socket(context, ZMQ_DEALER);
+    if (!name.empty()) zmq_setsockopt(socket, ZMQ_ROUTING_ID, name.data(), name.size());
     const int none = 0;
     zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof(none));
     const int wait_ms = 10'000;
@@ -78,6 +82,13 @@ class RouterSocketTest : public testing::Test {
     ASSERT_TRUE(watch.has_value());
     const EventLoop::Watch patience = loop_.every(std::chrono::seconds(20), [&] { loop_.stop(); });
     loop_.run();
+  }
+  // Of the next whole request; empty when none comes.
+  std::string next_body() {
+    const bool came =
+        tests::eventually([&] { return router_->receive() == RouterSocket::Received::request; });
+    const auto body = router_->body();
+    return came ? std::string(reinterpret_cast<const char*>(body.data()), body.size()) : "";
   }
   tests::TempDir dir_;
   std::string endpoint_;
@@ -173,16 +184,6 @@ TEST_F(RouterSocketTest, ConnectionsWithoutADescriptorLeftAreRefusedAndTheOthers
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "UBSan's check of a vptr opens a pipe: without descriptors it reports good code";
 #endif
-  const auto next_body = [&] {
-    std::string got;
-    (void)tests::eventually([&] {
-      if (router_->receive() != RouterSocket::Received::request) return false;
-      const auto body = router_->body();
-      got.assign(reinterpret_cast<const char*>(body.data()), body.size());
-      return true;
-    });
-    return got;
-  };
   const Dealer dealer(endpoint_);
   dealer.send("before");
   ASSERT_EQ(next_body(), "before");
@@ -319,6 +320,29 @@ TEST_F(RouterSocketTest, EndsWhilePeersOfAnOldProtocolCome) {
   is_over.store(true);
   peers.join();
   EXPECT_EQ(router_->receive(), RouterSocket::Received::none);
+}
+
+// Who takes the name that libzmq would give the next peer makes it end the process.
+TEST_F(RouterSocketTest, APeerThatNamesItselfIsCutOff) {
+  const std::uint64_t before = cut_connections();
+  const std::string name("\0abcd", 5);
+  const Dealer named(endpoint_, name);
+  named.send("from the named");
+  EXPECT_TRUE(tests::eventually([&] { return cut_connections() > before; }));
+  const Dealer nameless(endpoint_);
+  nameless.send("from the nameless");
+  EXPECT_EQ(next_body(), "from the nameless");
+}
+
+TEST_F(RouterSocketTest, AMessageOfTooManyFramesNeverArrivesAndTheOthersDo) {
+  const std::uint64_t before = cut_connections();
+  const Dealer endless(endpoint_);
+  for (std::uint32_t i = 0; i < ZmtpStream::kFramesMax; ++i) endless.send("part", true);
+  endless.send("last");
+  EXPECT_TRUE(tests::eventually([&] { return cut_connections() > before; }));
+  const Dealer good(endpoint_);
+  good.send("whole");
+  EXPECT_EQ(next_body(), "whole");
 }
 
 }  // namespace

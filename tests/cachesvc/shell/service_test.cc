@@ -356,11 +356,11 @@ TEST(Service, ADiskThatCannotBeOpenedIsOffAndNothingIsTriedThere) {
   RunningService service(options);
   PoolClient client(dir.path());
   ASSERT_TRUE(client.is_ready());
-  client.publish(1, 40, 7);
-  EXPECT_TRUE(eventually([&] { return client.counter("saved_blocks.host") == 2; }));
   EXPECT_TRUE(eventually([&] {
     return client.client().status()->body_as_StatusReply()->tiers()->Get(2)->slots() == 0;
   }));
+  client.publish(1, 40, 7);
+  EXPECT_TRUE(eventually([&] { return client.counter("saved_blocks.host") == 2; }));
   EXPECT_EQ(client.counter("transfers_started"), 1U) << "the copy to the host, and no other";
   EXPECT_EQ(client.counter("failed_blocks.disk"), 0U);
   const auto hit = client.admit_again(2, 40);
