@@ -1,5 +1,4 @@
 // The program `cachesvc`: its command line. Each command is a function in commands.h.
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cachesvc/program/standard_streams.h"
+#include "cachesvc/program/usage_error.h"
 #include "cachesvc/shell/commands.h"
 #include "cachesvc/shell/config_show.h"
 
@@ -49,35 +49,8 @@ kv::shell::ConfigSources to_sources(const Arguments& arguments) {
   return sources;
 }
 
-int usage_error(std::string message, const std::string& command) {
-  std::ranges::replace(message, '\n', ' ');
-  std::fprintf(stderr, "error: %s; see cachesvc %s--help\n", message.c_str(), command.c_str());
-  return kv::shell::kExitUsage;
-}
-
-// What is there and should not be is said before what is missing.
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string path;  // of the command that was reached: "config show "
-  std::string commands = "serve, version, config";
-  const CLI::App* reached = &app;
-  while (!reached->get_subcommands().empty()) {
-    reached = reached->get_subcommands().front();
-    path += reached->get_name() + " ";
-    commands = reached->get_name() == "config" ? "show, check" : "";
-  }
-  const auto unknown = app.remaining(true);
-  if (unknown.empty()) {
-    const bool is_missing = !commands.empty() && reached->count_all() == 1;
-    return usage_error(is_missing ? "name a command: " + commands : error.what(), path);
-  }
-  if (unknown.front().starts_with('-'))
-    return usage_error("unknown option " + unknown.front(), path);
-  if (commands.empty()) return usage_error("unexpected argument " + unknown.front(), path);
-  return usage_error("unknown command " + path + unknown.front() + "; commands: " + commands, path);
-}
-
 int run(int argc, char** argv) {
-  CLI::App app("cachesvc: a KV-cache service for language-model inference");
+  CLI::App app("A KV-cache service for language-model inference.", "cachesvc");
   app.require_subcommand(1);
   app.set_version_flag("--version", "cachesvc " KV_VERSION, "print the version");
   app.footer(
@@ -105,7 +78,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return usage_error(app, error);
+    std::fprintf(stderr, "error: %s\n", kv::program::usage_error_text(app, error).c_str());
+    return kv::shell::kExitUsage;
   }
   if (version->parsed()) {
     std::puts("cachesvc " KV_VERSION);

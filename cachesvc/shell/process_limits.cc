@@ -15,8 +15,8 @@ namespace {
 // About 25 for the service, as many for the disk's index, and a few clients with three each.
 constexpr rlim_t kDescriptorsMin = 64;
 
-// Of addresses: the code, the stacks and heaps of ten threads, the tables, the disk's index. Most of
-// them never become memory.
+// Of addresses: the code, the stacks and heaps of ten threads, the tables, the disk's index. Most
+// of them never become memory.
 constexpr std::uint64_t kAddressBytes = std::uint64_t{1} << 30U;
 
 std::uint64_t soft_limit(__rlimit_resource resource) {
@@ -27,10 +27,9 @@ std::uint64_t soft_limit(__rlimit_resource resource) {
 std::optional<StartProblem> check_file_size(std::string_view key, std::uint64_t bytes,
                                             std::uint64_t limit) {
   if (bytes <= limit) return std::nullopt;
-  return StartProblem{
-      "the limit of file sizes (ulimit -f) is " + round_bytes(limit) + ", and " +
-          std::string(key) + ", a file in memory, is " + round_bytes(bytes),
-      "raise the limit, or lower " + std::string(key)};
+  return StartProblem{"the limit of file sizes (ulimit -f) is " + round_bytes(limit) + ", and " +
+                          std::string(key) + ", a file in memory, is " + round_bytes(bytes),
+                      "raise the limit, or lower " + std::string(key)};
 }
 
 }  // namespace
@@ -59,11 +58,11 @@ std::optional<StartProblem> settle_memory(const Config& config) {
   const std::uint64_t tiers = config.device_bytes + config.host_bytes;
   const std::uint64_t allowed = soft_limit(RLIMIT_AS);
   if (tiers <= allowed && allowed - tiers >= kAddressBytes) return std::nullopt;
-  return StartProblem{
-      "the limit of memory (ulimit -v) is " + round_bytes(allowed) + ", and a service needs " +
-          round_bytes(kAddressBytes) + " of addresses beside device.bytes and host.bytes, " +
-          round_bytes(tiers) + " together",
-      "raise the limit, or lower device.bytes or host.bytes"};
+  return StartProblem{"the limit of memory (ulimit -v) is " + round_bytes(allowed) +
+                          ", and a service needs " + round_bytes(kAddressBytes) +
+                          " of addresses beside device.bytes and host.bytes, " +
+                          round_bytes(tiers) + " together",
+                      "raise the limit, or lower device.bytes or host.bytes"};
 }
 
 }  // namespace kv::shell

@@ -1,6 +1,7 @@
 #include "plugins/client/argument_text.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -50,16 +51,29 @@ Result<std::string> read_file(const std::string& name) {
 Result<std::chrono::milliseconds> parse_time(std::string_view text) {
   constexpr Error kInvalid{
       ErrorCode::invalid,
-      "a time is a whole number and ms, s or m, from 1ms to 60m: 250ms, 5s, 2m",
+      "a time is a whole number and a unit (ns, us, ms, s, m, h), from 1ms to 1h: 250ms, 5s, 2m",
       {}};
-  constexpr std::uint64_t kHour = 3'600'000;
+  constexpr std::uint64_t kMillisecond = 1'000'000;  // in ns
+  constexpr std::uint64_t kHour = 3'600'000 * kMillisecond;
+  struct Unit {
+    std::string_view name;
+    std::uint64_t ns;
+  };
+  constexpr std::array<Unit, 6> kUnits{{{"ns", 1},
+                                        {"us", 1'000},
+                                        {"ms", kMillisecond},
+                                        {"s", 1'000 * kMillisecond},
+                                        {"m", 60'000 * kMillisecond},
+                                        {"h", kHour}}};
   std::uint64_t count = 0;
   const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (failed != std::errc()) return kInvalid;
-  const std::string_view unit = text.substr(static_cast<std::size_t>(rest - text.data()));
-  const std::uint64_t scale = unit == "ms" ? 1 : unit == "s" ? 1'000 : unit == "m" ? 60'000 : 0;
-  if (scale == 0 || count == 0 || count > kHour / scale) return kInvalid;
-  return std::chrono::milliseconds(count * scale);
+  const std::string_view name = text.substr(static_cast<std::size_t>(rest - text.data()));
+  const auto unit = std::ranges::find(kUnits, name, &Unit::name);
+  if (unit == kUnits.end() || count > kHour / unit->ns) return kInvalid;
+  const std::uint64_t ns = count * unit->ns;
+  if (ns < kMillisecond) return kInvalid;
+  return std::chrono::milliseconds((ns + kMillisecond - 1) / kMillisecond);
 }
 
 Result<std::vector<Token>> parse_tokens(std::string_view text) {

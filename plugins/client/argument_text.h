@@ -13,7 +13,8 @@
 
 namespace kv::client {
 
-// "250ms", "5s", "2m"; from 1ms to an hour. fails: invalid.
+// "250ms", "5s", "2m": the durations of the configuration, from 1ms to 1h, rounded up to a
+// millisecond. fails: invalid.
 [[nodiscard]] Result<std::chrono::milliseconds> parse_time(std::string_view text);
 
 // "1,403,407", with spaces or one comma between two; brackets around all are allowed, so that JSON

@@ -13,6 +13,7 @@
 
 #include "plugins/client/aligned_frame.h"
 #include "plugins/client/default_dir.h"
+#include "plugins/client/loss.h"
 #include "plugins/client/static_text.h"
 #include "plugins/client/wait_time.h"
 #include "schemas/attach_generated.h"
@@ -22,10 +23,8 @@ namespace {
 
 constexpr Error kLate{
     ErrorCode::deadline, "the service did not answer on the attach socket in time", {}};
-constexpr Error kGone{
-    ErrorCode::unavailable, "the service closed the attach socket: attach again", {}};
-constexpr Error kNobody{
-    ErrorCode::unavailable, "no service answers there: start it (cachesvc serve)", {}};
+constexpr Error kGone{ErrorCode::unavailable, kAttachClosed, {}};
+constexpr Error kNobody{ErrorCode::unavailable, kNobodyAnswers, {}};
 constexpr std::size_t kPacketBytesMax = 4'096;
 constexpr std::size_t kDescriptorsMax = 4;
 

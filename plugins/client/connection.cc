@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "plugins/client/loss.h"
 #include "plugins/client/reply_decoder.h"
 
 namespace kv::client {
@@ -135,12 +136,12 @@ Error Connection::lost_error() const {
     case State::expired:
       return {ErrorCode::stale, "the lease expired: attach again", {}};
     case State::restarted:
-      return {ErrorCode::stale, "service restarted: attach again", {}};
+      return {ErrorCode::stale, kServiceRestarted, {}};
     case State::attached:
     case State::gone:
       break;
   }
-  return {ErrorCode::unavailable, "the service is gone: attach again once it runs", {}};
+  return {ErrorCode::unavailable, kServiceGone, {}};
 }
 
 std::optional<ReplyMessage> Connection::receive() {

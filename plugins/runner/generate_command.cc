@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kAttachmentsMax = 8;
 
-int failed(const std::string& message) {
+int failed(const std::string& message, int exit_code = 1) {
   std::fprintf(stderr, "error: %s\n", message.c_str());
-  return 1;
+  return exit_code;
 }
 
 nlohmann::ordered_json to_json(const Generated& result, std::size_t prompt_tokens) {
@@ -92,9 +92,10 @@ std::optional<Loaded> load(const GenerateCommand& command) {
   }
   const std::string file =
       command.kernel_file.empty() ? KernelModule::default_path().string() : command.kernel_file;
-  auto kernel = KernelModule::open(file);
+  std::string linker;
+  auto kernel = KernelModule::open(file, &linker);
   if (!kernel) {
-    (void)failed(kernel_message(file, kernel.error()));
+    (void)failed(kernel_message(command, file, kernel.error(), linker));
     return std::nullopt;
   }
   return Loaded{std::move(model->first), std::move(model->second), std::move(*kernel)};
@@ -167,8 +168,7 @@ int generate_and_print(const GenerateCommand& command, const Loaded& loaded,
     return failed(logits_message(command.logits_file));
   }
   if (result->lost.code != ErrorCode::ok) {
-    return failed("the service was lost; generated to the end without it: " +
-                  describe(result->lost));
+    return failed(lost_message(command, result->lost));
   }
   return 0;
 }
@@ -185,7 +185,7 @@ int run_generate(const GenerateCommand& command) {
     prompt = std::move(*encoded);
   }
   const std::string refusal = prompt_message(command, loaded->model.config(), prompt);
-  if (!refusal.empty()) return failed(refusal);
+  if (!refusal.empty()) return failed(refusal, kUsageError);
   if (!command.logits_file.empty() && !is_writable(command.logits_file)) {
     return failed(logits_message(command.logits_file));
   }
@@ -193,7 +193,7 @@ int run_generate(const GenerateCommand& command) {
   options.dir = command.dir;
   options.endpoint = command.endpoint;
   options.name = "cachesvc-runner";
-  options.deadline = client::in(std::min(command.timeout, std::chrono::milliseconds(5'000)));
+  options.deadline = client::in(command.timeout);
   const auto connected = client::Client::connect(options);
   if (!connected) return failed(connect_message(command, connected.error()));
   return generate_and_print(command, *loaded, prompt, **connected);

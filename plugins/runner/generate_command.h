@@ -27,7 +27,10 @@ struct GenerateCommand {
   bool json = false;
 };
 
-// The exit code: 0, or 1 after one line on stderr. When the service is lost on the way, the text is
+inline constexpr int kUsageError = 2;
+
+// The exit code: 0, or after one line on stderr 1, or kUsageError (the model cannot take what the
+// options ask for). When the service is lost on the way, the text is
 // generated and printed all the same where that is possible, and the code is 1.
 [[nodiscard]] int run_generate(const GenerateCommand& command);
 

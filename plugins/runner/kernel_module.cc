@@ -22,30 +22,35 @@ constexpr kv_kernel_host kHost = {.struct_size = sizeof(kv_kernel_host),
 Result<const kv_kernel*> check(const kv_kernel* kernel) {
   if (kernel == nullptr || kernel->struct_size < sizeof(kv_kernel) ||
       kernel->abi != KV_KERNEL_ABI) {
-    return Error{ErrorCode::mismatch, "kernel module: made for another version of the ABI", "abi"};
+    return Error{ErrorCode::mismatch, "made for another version of the kernel ABI", "abi"};
   }
   if (kernel->score == nullptr || kernel->supports == nullptr || kernel->prepare == nullptr ||
       kernel->run == nullptr || kernel->append_kv == nullptr) {
-    return Error{
-        ErrorCode::unsupported, "kernel module: lacks an operation that the runner needs", {}};
+    return Error{ErrorCode::unsupported, "lacks an operation that the runner needs", {}};
   }
   const kv_kernel_device device{sizeof(kv_kernel_device), KV_KERNEL_DEVICE_CPU, 0, 0, 0};
   if (kernel->score(&device) <= 0) {
-    return Error{ErrorCode::unsupported, "kernel module: cannot run on this machine", {}};
+    return Error{ErrorCode::unsupported, "does not run on this CPU", {}};
   }
   return kernel;
 }
 
 }  // namespace
 
-Result<KernelModule> KernelModule::open(const std::filesystem::path& file) {
+Result<KernelModule> KernelModule::open(const std::filesystem::path& file, std::string* linker) {
   void* module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
-    return Error{ErrorCode::not_found, "kernel module: cannot be opened", {}};
+    const char* const said = dlerror();
+    if (linker != nullptr && said != nullptr) *linker = said;
+    return Error{ErrorCode::not_found, "cannot be opened", {}};
   }
   const auto entry =
       reinterpret_cast<kv_kernel_entry_function>(dlsym(module, KV_KERNEL_ENTRY_NAME));
-  const auto kernel = check(entry == nullptr ? nullptr : entry(&kHost));
+  if (entry == nullptr) {
+    dlclose(module);
+    return Error{ErrorCode::unsupported, "is no kernel plug-in", {}};
+  }
+  const auto kernel = check(entry(&kHost));
   if (!kernel) {
     dlclose(module);
     return kernel.error();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "allocator/base/result.h"
 #include "kernels/api/kv_kernel.h"
@@ -12,8 +13,10 @@ namespace kv::runner {
 
 class KernelModule {
  public:
-  // fails: not_found; mismatch (another ABI); unsupported (cannot run on this machine).
-  [[nodiscard]] static Result<KernelModule> open(const std::filesystem::path& file);
+  // fails: not_found, and why in `linker` unless null; unsupported (no kernel plug-in, or not for
+  // this machine's CPU); mismatch (another ABI).
+  [[nodiscard]] static Result<KernelModule> open(const std::filesystem::path& file,
+                                                 std::string* linker = nullptr);
   // libcachesvc_kernels_cpu.so in ../lib of the running program, or beside it.
   [[nodiscard]] static std::filesystem::path default_path();
 

@@ -1,5 +1,4 @@
 // cachesvc-runner: the reference model runner's program.
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -10,12 +9,13 @@
 
 #include "allocator/kv_layout.h"
 #include "cachesvc/program/standard_streams.h"
+#include "cachesvc/program/usage_error.h"
 #include "plugins/client/argument_text.h"
 #include "plugins/runner/generate_command.h"
 
 namespace {
 
-constexpr int kUsageError = 2;
+using kv::runner::kUsageError;
 
 constexpr const char* kExamples = R"(Examples:
   cachesvc-runner generate --model plugins/runner/models/stories260K \
@@ -80,7 +80,7 @@ void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::
   generate
       .add_option_function<std::string>(
           "--timeout", [&command](const std::string& text) { set_time(command.timeout, text); },
-          "Time to wait for the service, each call: 500ms, 5s, 2m (default: 30s)")
+          "Time to wait for the service, connecting and each call: 500ms, 5s, 2m (default: 30s)")
       ->check(check_time);
   generate.add_option("--kernel", command.kernel_file, "Kernel plug-in (default: the CPU one)")
       ->check(check_not_empty);
@@ -93,26 +93,9 @@ void add_options(CLI::App& generate, kv::runner::GenerateCommand& command, std::
   generate.footer(kExamples);
 }
 
-int usage_error(std::string message, const std::string& command) {
-  std::ranges::replace(message, '\n', ' ');
-  std::fprintf(stderr, "error: %s; see cachesvc-runner %s--help\n", message.c_str(),
-               command.c_str());
+int usage_error(const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
   return kUsageError;
-}
-
-// What is there and should not be is said before what is missing.
-int usage_error(const CLI::App& app, const CLI::App& generate, const CLI::ParseError& error) {
-  const bool is_generate = generate.parsed();
-  const std::string help = is_generate ? "generate " : "";
-  const auto unknown = app.remaining(true);
-  if (!unknown.empty()) {
-    const bool is_option = unknown.front().starts_with('-');
-    if (is_option) return usage_error("unknown option " + unknown.front(), help);
-    if (is_generate) return usage_error("unexpected argument " + unknown.front(), help);
-    return usage_error("unknown command " + unknown.front() + "; commands: generate", help);
-  }
-  if (app.count_all() == 1) return usage_error("name a command: generate", help);
-  return usage_error(error.what(), help);
 }
 
 int run(int argc, char** argv) {
@@ -129,21 +112,21 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return usage_error(app, *generate, error);
+    return usage_error(kv::program::usage_error_text(app, error));
   }
+  const std::string help = "; see cachesvc-runner generate --help";
   if (generate->count("--prompt") + generate->count("--prompt-tokens") == 0) {
-    return usage_error("generate: --prompt or --prompt-tokens is required", "generate ");
+    return usage_error("generate: --prompt or --prompt-tokens is required" + help);
   }
   if (generate->count("--prompt-tokens") > 0) {
     auto read = kv::client::read_tokens(tokens);
     const std::string option = "--prompt-tokens " + tokens + ": ";
     if (!read) {
       const bool is_path = read.error().code == kv::ErrorCode::not_found;
-      return usage_error(
-          option + std::string(read.error().reason) + (is_path ? "; check the path" : ""),
-          "generate ");
+      return usage_error(option + std::string(read.error().reason) +
+                         (is_path ? "; check the path" : "") + help);
     }
-    if (read->empty()) return usage_error(option + "the prompt has no token", "generate ");
+    if (read->empty()) return usage_error(option + "the prompt has no token" + help);
     command.prompt_tokens = std::move(*read);
   }
   return kv::runner::run_generate(command);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "plugins/client/default_dir.h"
+#include "plugins/client/loss.h"
 
 namespace kv::runner {
 namespace {
@@ -17,6 +18,11 @@ std::string service_of(const GenerateCommand& command) {
   return command.dir.empty() ? "the service" : "--dir " + command.dir;
 }
 
+std::string raise_text(const Error& error) {
+  const auto key = client::limit_key(error);
+  return key.empty() ? "" : ", or raise " + std::string(key) + " of the service";
+}
+
 std::string prompt_option(const GenerateCommand& command) {
   return command.prompt_tokens.empty() ? "--prompt" : "--prompt-tokens";
 }
@@ -25,11 +31,13 @@ std::string mismatch_message(const GenerateCommand& command, const Error& error,
                              std::uint32_t service_block_tokens) {
   if (error.field != "block_tokens" || service_block_tokens == 0) {
     return service_of(command) + ": " + describe(error) +
-           "; give this model a service of its own, on another --dir";
+           "; a service and its disk hold one layout: give this model a service of its own, on "
+           "another --dir, or stop this one and remove DIR/disk";
   }
   const std::string theirs = std::to_string(service_block_tokens);
   return "--block-tokens " + std::to_string(command.block_tokens) + ": the service has " + theirs +
-         " (block_tokens); pass --block-tokens " + theirs + ", or use another --dir";
+         " (block_tokens); pass --block-tokens " + theirs +
+         ", or use another --dir, or stop the service and remove DIR/disk";
 }
 
 }  // namespace
@@ -58,8 +66,16 @@ std::string model_message(const std::string& folder, const std::string& file, co
   return start + describe(error) + "; give " + kFolderRule;
 }
 
-std::string kernel_message(const std::string& file, const Error& error) {
-  return "--kernel " + file + ": " + describe(error) + "; give a kernel plug-in (*.so)";
+std::string kernel_message(const GenerateCommand& command, const std::string& file,
+                           const Error& error, const std::string& linker) {
+  const bool is_given = !command.kernel_file.empty();
+  std::string text = (is_given ? "--kernel " : "") + file + ": " + describe(error);
+  // The linker begins with the name again.
+  const std::string name = file + ": ";
+  const std::size_t start = linker.starts_with(name) ? name.size() : 0;
+  if (!linker.empty()) text += ": " + linker.substr(start);
+  if (is_given) return text + "; give a kernel plug-in (*.so), or leave --kernel out";
+  return text + "; build cachesvc_kernels_cpu, or name a kernel plug-in with --kernel";
 }
 
 std::string logits_message(const std::string& file) {
@@ -94,25 +110,28 @@ std::string connect_message(const GenerateCommand& command, const Error& error) 
   const auto addresses = client::find_addresses(command.dir, command.endpoint);
   std::string text = service_of(command) + ": " + describe(error);
   if (!addresses) return text + "; name the service with --dir or --endpoint";
+  if (const auto lost = client::loss_text(error, command.dir, command.endpoint)) {
+    return lost->what + "; " + lost->remedy;
+  }
   switch (error.code) {
-    case ErrorCode::unavailable: {
-      const std::string start =
-          "start one: cachesvc serve " +
-          (command.endpoint.empty()
-               ? "--dir " + std::filesystem::path(addresses->attach).parent_path().string()
-               : "--endpoint " + command.endpoint);
-      // The client does not know how it was told where to look.
-      return error.reason.starts_with("no service answers")
-                 ? "no service answers on " + addresses->service + "; " + start
-                 : text + "; or " + start;
-    }
+    case ErrorCode::unavailable:
+      return text + "; look at the service's log";
     case ErrorCode::deadline:
-      return text + "; it is busy or hung: try again, with a longer --timeout, or restart it";
+      return text + "; it is busy or hung: try again with a longer --timeout, or restart it";
     case ErrorCode::denied:
-      return text + "; run this as the user of the service";
+      return text + "; run this as the user of the service, or as root";
+    case ErrorCode::exhausted:
+    case ErrorCode::busy:
+      return text + "; try again later" + raise_text(error);
     default:
       return text + "; check that the runner and the service are of the same version";
   }
+}
+
+std::string lost_message(const GenerateCommand& command, const Error& error) {
+  const auto lost = client::loss_text(error, command.dir, command.endpoint);
+  return (lost ? lost->what : service_of(command) + ": " + describe(error)) +
+         "; the text was generated to the end without it";
 }
 
 std::string generate_message(const GenerateCommand& command, const Error& error,
@@ -146,6 +165,9 @@ std::string generate_message(const GenerateCommand& command, const Error& error,
     return "--model " + command.model_folder + ": " + std::string(error.reason) +
            ", its weights are damaged; get the file anew";
   }
+  if (const auto lost = client::loss_text(error, command.dir, command.endpoint)) {
+    return lost->what + "; " + lost->remedy;
+  }
   std::string text = service_of(command) + ": " + describe(error);
   switch (error.code) {
     case ErrorCode::exhausted:
@@ -153,9 +175,8 @@ std::string generate_message(const GenerateCommand& command, const Error& error,
       return text + "; try again later, or with a longer --timeout";
     case ErrorCode::deadline:
       return text + "; try again with a longer --timeout, or restart the service";
-    case ErrorCode::stale:
     case ErrorCode::unavailable:
-      return text + "; run this again when the service is up";
+      return text + "; look at the service's log";
     default:
       return text;
   }

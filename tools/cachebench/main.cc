@@ -1,4 +1,5 @@
 // cachebench: how near the limit of the machine each part is (README).
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cachesvc/program/standard_streams.h"
+#include "cachesvc/program/usage_error.h"
 #include "tools/cachebench/core_counts.h"
 #include "tools/cachebench/core_rows.h"
 
@@ -55,7 +57,8 @@ int run_core(const Arguments& arguments) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("cachebench: what each part costs, beside the limit that the machine sets");
+  CLI::App app("What each part costs, beside the limit that the machine sets.", "cachebench");
+  app.set_version_flag("--version", "cachebench " KV_VERSION, "print the version");
   app.require_subcommand(1);
   app.footer(
       "Each row is measured in turn with its limit, in the same run: the ratio says how near it "
@@ -91,7 +94,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "error: %s; see cachebench --help\n", error.what());
+    std::fprintf(stderr, "error: %s\n", kv::program::usage_error_text(app, error).c_str());
     return kExitUsage;
   }
   if (core->parsed()) return run_core(arguments);

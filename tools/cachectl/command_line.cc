@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cachesvc/program/usage_error.h"
 #include "plugins/client/admin.h"
 #include "plugins/client/argument_text.h"
 #include "plugins/client/messages.h"
@@ -79,7 +80,8 @@ Words of the answer:
   cleared    blocks that were known; with --tier: that lost their copy there
   in use     blocks of them that running sequences still hold; nobody else hits them (with --tier:
              that kept their copy)
-  epoch      number of the namespace's content, raised with every clear of all its tiers
+  epoch      number of the namespace's content, raised with every clear of all its tiers; numbers
+             begin again at 0 when the service restarts
 
 Examples:
   cachectl clear --yes                   forget everything, in all tiers
@@ -134,7 +136,8 @@ void add_global(CLI::App& app, CommandLine& line) {
       ->check(check_endpoint);
   app.add_option_function<std::string>(
          "--timeout", [&line](const std::string& text) { set_duration(line.timeout, text); },
-         "time for the answer (default: 5s; demote, flush and clear: 60s)")
+         "time for connecting, and for the answer: 500ms, 8s, 2m (default: 1500ms, and 5s; demote, "
+         "flush and clear: 60s)")
       ->check(check_duration);
   app.add_flag("--json", line.json, "print JSON");
 }
@@ -250,37 +253,23 @@ void add_commands(CLI::App& app, CommandLine& line) {
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) command->fallthrough();
 }
 
-// One line, whatever the parser says.
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
-  return text;
-}
-
 }  // namespace
 
 std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const* argv) {
   CommandLine line;
+  CLI::App app{"Looks into a running cachesvc, and moves what it holds.", "cachectl"};
+  app.set_version_flag("--version", "cachectl " KV_VERSION, "print the version");
+  app.footer(with_exit_codes(kExamples));
   try {
-    CLI::App app{"Looks into a running cachesvc, and moves what it holds.", "cachectl"};
-    app.footer(with_exit_codes(kExamples));
     add_global(app, line);
     add_commands(app, line);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::Success& success) {
-      std::ostringstream out;
-      app.exit(success, out, out);
-      return Ending{kExitOk, out.str()};
-    } catch (const CLI::RequiredError&) {
-      const auto unknown = app.remaining();
-      if (unknown.empty()) throw;
-      throw CLI::ExtrasError(
-          {unknown.front() + " (commands: status, lookup, tree, demote, flush, clear)"});
-    }
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    std::ostringstream out;
+    app.exit(success, out, out);
+    return Ending{kExitOk, out.str()};
   } catch (const CLI::Error& error) {
-    return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachectl --help"};
+    return Ending{kExitUsage, "error: " + program::usage_error_text(app, error)};
   }
   return line;
 }

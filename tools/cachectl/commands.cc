@@ -1,12 +1,10 @@
 #include "tools/cachectl/commands.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include <poll.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include "plugins/client/client.h"
 #include "plugins/client/default_dir.h"
 #include "tools/cachectl/exit_code.h"
+#include "tools/cachectl/messages.h"
 #include "tools/cachectl/prompt.h"
 #include "tools/cachectl/render.h"
 
@@ -24,46 +23,14 @@ using client::Client;
 using client::in;
 using std::chrono::milliseconds;
 
-// A service that does not take us in by then is as good as dead.
-constexpr milliseconds kAttachTimeMax{1'500};
+// Unless --timeout says otherwise: a service that does not take us in by then is as good as dead.
+constexpr milliseconds kAttachTime{1'500};
 constexpr milliseconds kReadTime{5'000};
 constexpr milliseconds kMoveTime{60'000};
 
-std::string_view remedy(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::unavailable:
-      return "or name another one with --dir or --endpoint";
-    case ErrorCode::deadline:
-      return "it is busy or hung: try again, with a longer --timeout, or restart it";
-    case ErrorCode::denied:
-      return "run this as the user of the service, or as root";
-    case ErrorCode::stale:
-      return "the service restarted meanwhile: run this again";
-    case ErrorCode::exhausted:
-    case ErrorCode::busy:
-      return "try again later";
-    case ErrorCode::not_found:
-      return "check the path";
-    case ErrorCode::corrupt:
-    case ErrorCode::mismatch:
-    case ErrorCode::unsupported:
-      return "check that cachectl and the service are of the same version";
-    case ErrorCode::ok:
-    case ErrorCode::exists:
-    case ErrorCode::too_large:
-    case ErrorCode::invalid:
-      break;
-  }
-  return "see cachectl --help";
-}
-
-int fail(const Error& error, const std::string& where) {
-  const std::string field = error.field.empty() ? "" : " (" + std::string(error.field) + ")";
-  const std::string_view advice = remedy(error.code);
-  std::fprintf(stderr, "error: %s: %.*s%s; %.*s\n", where.c_str(),
-               static_cast<int>(error.reason.size()), error.reason.data(), field.c_str(),
-               static_cast<int>(advice.size()), advice.data());
-  return kExitFailed;
+int fail(const std::string& message, int exit_code = kExitFailed) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  return exit_code;
 }
 
 // False when the reader of stdout is gone.
@@ -165,44 +132,30 @@ Result<int> run_command(Client& service, const CommandLine& line, const Prompt& 
   return kExitUsage;
 }
 
-int fail_prompt(const CommandLine& line, Error error) {
-  if (error.field != kTokensField) return fail(error, line.model);
-  error.field = {};
-  const bool is_file = line.tokens.has_value() && line.tokens->starts_with('@');
-  return fail(error, is_file ? line.tokens->substr(1) : "--tokens");
-}
-
-int fail_addresses(const CommandLine& line, const Error& error) {
-  if (error.code == ErrorCode::unavailable) {
-    std::fputs("error: no default directory, HOME is not set; give --dir, or set CACHESVC_DIR\n",
-               stderr);
-    return kExitFailed;
-  }
-  const std::string& given = line.endpoint.empty() ? line.dir : line.endpoint;
-  return fail(error, given.empty() ? "the default directory" : given);
-}
-
 }  // namespace
 
 int run(const CommandLine& line) {
   Prompt prompt;
   if (line.command == Command::lookup || line.has_namespace()) {
     auto read = read_prompt(line);
-    if (!read) return fail_prompt(line, read.error());
+    if (!read) {
+      const bool is_usage = read.error().field == kTokensField;
+      return fail(prompt_message(line, read.error()), is_usage ? kExitUsage : kExitFailed);
+    }
     prompt = std::move(*read);
   }
   const auto addresses = client::find_addresses(line.dir, line.endpoint);
-  if (!addresses) return fail_addresses(line, addresses.error());
+  if (!addresses) return fail(address_message(line, addresses.error()));
   Client::Options options;
   options.dir = line.dir;
   options.endpoint = line.endpoint;
   options.name = "cachectl";
   options.role = moves_blocks(line) ? Client::Role::admin : Client::Role::runner;
-  options.deadline = in(std::min(line.timeout.value_or(kAttachTimeMax), kAttachTimeMax));
+  options.deadline = in(line.timeout.value_or(kAttachTime));
   auto service = Client::connect(options);
-  if (!service) return fail(service.error(), addresses->service);
+  if (!service) return fail(service_message(line, service.error()));
   const auto code = run_command(**service, line, prompt, addresses->service);
-  return code ? *code : fail(code.error(), addresses->service);
+  return code ? *code : fail(service_message(line, code.error()));
 }
 
 }  // namespace kv::cachectl

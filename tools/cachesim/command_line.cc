@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
+#include "cachesvc/program/usage_error.h"
 #include "tools/cachesim/cache_model.h"
 #include "tools/cachesim/exit_code.h"
 #include "tools/cachesim/replay/sim_config.h"
@@ -55,7 +58,15 @@ std::string help_of_hits() {
   return text + "\n" + kFormatsHelp + kExamples + kExitCodes;
 }
 
+// Options that take several values take the file behind them, too.
+std::string file_comes_first(const std::string& text) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(text, ignored)) return {};
+  return "'" + text + "' is a file: it comes first, cachesim hits FILE --policy ...";
+}
+
 std::string check_policy(const std::string& name) {
+  if (std::string problem = file_comes_first(name); !problem.empty()) return problem;
   const auto same = [&](const PolicyEntry& policy) { return policy.name == name; };
   if (std::ranges::any_of(known_policies(), same)) return {};
   std::string known;
@@ -67,6 +78,7 @@ std::string check_policy(const std::string& name) {
 
 std::string check_capacity(const std::string& text) {
   if (parse_capacity(text)) return {};
+  if (std::string problem = file_comes_first(text); !problem.empty()) return problem;
   return "'" + text + "' is no capacity: write blocks (5616) or a share of the unique ones (5%)";
 }
 
@@ -152,11 +164,6 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_replay(app, line);
 }
 
-std::string one_line(std::string text) {
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
-
 }  // namespace
 
 std::uint32_t Capacity::of(std::uint32_t unique_blocks) const {
@@ -187,24 +194,21 @@ std::optional<Capacity> parse_capacity(const std::string& text) {
 
 std::variant<CommandLine, Ending> parse_command_line(int argc, const char* const* argv) {
   CommandLine line;
+  CLI::App app{"The cache of the service on real traces: what would it hit?", "cachesim"};
+  app.set_version_flag("--version", "cachesim " KV_VERSION, "print the version");
+  app.footer(std::string(kExamples) + kExitCodes);
   try {
-    CLI::App app{"The cache of the service on real traces: what would it hit?", "cachesim"};
-    app.footer(std::string(kExamples) + kExitCodes);
     add_commands(app, line);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::Success& success) {
-      std::ostringstream out;
-      app.exit(success, out, out);
-      return Ending{kExitOk, out.str()};
-    } catch (const CLI::RequiredError&) {
-      const auto unknown = app.remaining();
-      if (unknown.empty() || !app.get_subcommands().empty()) throw;
-      throw CLI::ExtrasError({unknown.front() + " (commands: info, hits, replay)"});
-    }
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    std::ostringstream out;
+    app.exit(success, out, out);
+    return Ending{kExitOk, out.str()};
   } catch (const CLI::Error& error) {
-    return Ending{kExitUsage, "error: " + one_line(error.what()) + "; see cachesim --help"};
+    return Ending{kExitUsage, "error: " + program::usage_error_text(app, error)};
   }
+  const CLI::App& command = *app.get_subcommands().front();
+  line.reading.wants_sessions = command.count("--sessions") + command.count("--stagger-s") > 0;
   return line;
 }
 

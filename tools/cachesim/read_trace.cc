@@ -126,6 +126,10 @@ Result<void> read_trace(const std::string& path, const ReadOptions& options, Tra
     KV_TRY(const std::string text, beginning(path));
     format = guess_format(text);
   }
+  if (options.wants_sessions && !format.empty() && !format.starts_with("weka")) {
+    return Error{ErrorCode::unsupported,
+                 "only weka traces have sessions: leave --sessions and --stagger-s out", "FILE"};
+  }
   KV_TRY(OpenedFile file, open_file(path));
   TraceBuilder builder;
   Reading reading{options, file, builder};

@@ -22,6 +22,7 @@ struct ReadOptions {
   std::uint32_t block_tokens = 0;  // of a mooncake trace; 0: as it says itself, else 512
   std::uint32_t sessions = std::numeric_limits<std::uint32_t>::max();  // weka: the first ones only
   std::uint64_t stagger_ms = 60'000;  // weka: from one session's start to the next
+  bool wants_sessions = false;  // one of the two was asked for: not for a trace without sessions
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // bytes of the file
 };
 

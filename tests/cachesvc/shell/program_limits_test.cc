@@ -1,5 +1,5 @@
-// The program `cachesvc` under the limits of a system: what is too low is said at the start, what is
-// reached later costs what it limits, never the service. And its signals.
+// The program `cachesvc` under the limits of a system: what is too low is said at the start, what
+// is reached later costs what it limits, never the service. And its signals.
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -25,10 +25,19 @@ constexpr bool kHasSanitizer = false;
 // `cachesvc serve` after a line of shell, with small tiers.
 std::vector<std::string> serve_after(const std::string& line, const TempDir& dir,
                                      const std::vector<std::string>& settings = {}) {
-  std::vector<std::string> all = {
-      "/bin/sh", "-c",        line + " && exec \"$0\" \"$@\"", std::string(KV_BINARY_DIR) + "/bin/cachesvc",
-      "serve",   "--dir",     dir.path(),
-      "--set",   "device.bytes=64KiB", "--set", "host.bytes=128KiB", "--set", "disk.bytes=4MiB"};
+  std::vector<std::string> all = {"/bin/sh",
+                                  "-c",
+                                  line + " && exec \"$0\" \"$@\"",
+                                  std::string(KV_BINARY_DIR) + "/bin/cachesvc",
+                                  "serve",
+                                  "--dir",
+                                  dir.path(),
+                                  "--set",
+                                  "device.bytes=64KiB",
+                                  "--set",
+                                  "host.bytes=128KiB",
+                                  "--set",
+                                  "disk.bytes=4MiB"};
   for (const std::string& setting : settings) all.insert(all.end(), {"--set", setting});
   return all;
 }

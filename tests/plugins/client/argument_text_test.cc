@@ -18,8 +18,11 @@ TEST(ArgumentText, ATimeNeedsANumberAndAUnit) {
   EXPECT_EQ(parse_time("250ms").value(), milliseconds(250));
   EXPECT_EQ(parse_time("5s").value(), milliseconds(5'000));
   EXPECT_EQ(parse_time("60m").value(), milliseconds(3'600'000));
-  for (const char* text : {"", "5", "s", "0s", "-1s", "1.5s", "61m", "3600001ms", "5 s", "5sec",
-                           "99999999999999999999s"}) {
+  EXPECT_EQ(parse_time("1h").value(), milliseconds(3'600'000));
+  EXPECT_EQ(parse_time("1000us").value(), milliseconds(1));
+  EXPECT_EQ(parse_time("1000001ns").value(), milliseconds(2));
+  for (const char* text : {"", "5", "999us", "999999ns", "2h", "3600000000001ns", "s", "0s", "-1s",
+                           "1.5s", "61m", "3600001ms", "5 s", "5sec", "99999999999999999999s"}) {
     EXPECT_EQ(parse_time(text).error().code, ErrorCode::invalid) << text;
   }
 }

@@ -117,7 +117,8 @@ TEST(RunnerProgram, ATimeNeedsAUnit) {
     SCOPED_TRACE(time);
     expect_usage(
         generate({"--timeout=" + std::string(time)}),
-        "--timeout: a time is a whole number and ms, s or m, from 1ms to 60m: 250ms, 5s, 2m");
+        "--timeout: a time is a whole number and a unit (ns, us, ms, s, m, h), from 1ms to 1h: "
+        "250ms, 5s, 2m");
   }
 }
 
@@ -150,15 +151,15 @@ TEST(RunnerProgram, AModelThatIsNotThereIsNamedWithTheRemedy) {
 }
 
 TEST(RunnerProgram, WhatTheModelCannotTakeIsBlamedOnTheRightOption) {
-  expect_failure(generate({"--max-tokens", "100000"}), 1,
+  expect_failure(generate({"--max-tokens", "100000"}), 2,
                  "--max-tokens 100000: the model's context holds 512 tokens and the prompt has 2; "
                  "give at most 511\n");
   std::string ids = "1";
   for (int i = 1; i < 600; ++i) ids.append(",403");
-  expect_failure(generate({"--prompt-tokens", ids, "--max-tokens", "4"}), 1,
+  expect_failure(generate({"--prompt-tokens", ids, "--max-tokens", "4"}), 2,
                  "--prompt-tokens: 600 tokens and --max-tokens 4, but the model's context holds "
                  "512; shorten the prompt\n");
-  expect_failure(generate({"--prompt-tokens", "1,99999"}), 1,
+  expect_failure(generate({"--prompt-tokens", "1,99999"}), 2,
                  "--prompt-tokens: token 99999 is outside the vocabulary of 512 tokens; give ids "
                  "below 512\n");
 }
@@ -166,9 +167,14 @@ TEST(RunnerProgram, WhatTheModelCannotTakeIsBlamedOnTheRightOption) {
 TEST(RunnerProgram, PathsThatCannotBeUsedAreNamed) {
   const TemporaryDir dir;
   const std::string none = dir.path() + "/none/x";
-  expect_failure(
-      generate({"--kernel", none}), 1,
-      "--kernel " + none + ": kernel module: cannot be opened; give a kernel plug-in (*.so)\n");
+  const std::string plugin = "; give a kernel plug-in (*.so), or leave --kernel out\n";
+  expect_failure(generate({"--kernel", none}), 1,
+                 "--kernel " + none +
+                     ": cannot be opened: cannot open shared object file: No such file or "
+                     "directory" +
+                     plugin);
+  expect_failure(generate({"--kernel", "libc.so.6"}), 1,
+                 "--kernel libc.so.6: is no kernel plug-in" + plugin);
   for (const std::string& file : {none, dir.path()}) {
     expect_failure(
         generate({"--logits", file}), 1,
@@ -183,9 +189,10 @@ TEST(RunnerProgram, PathsThatCannotBeUsedAreNamed) {
 
 class RunnerProgramWithAService : public testing::Test {
  protected:
-  void start(const std::string& device_bytes) {
+  void start(const std::string& device_bytes,
+             const std::string& setting = "service.log_level=info") {
     service_ = std::make_unique<Program>(
-        Arguments{built("cachesvc"), "serve", "--dir", dir_.path()},
+        Arguments{built("cachesvc"), "serve", "--dir", dir_.path(), "--set", setting},
         Arguments{"CACHESVC_DEVICE__BYTES=" + device_bytes, "CACHESVC_HOST__BYTES=1MiB",
                   "CACHESVC_DISK__BYTES=4MiB"});
     ASSERT_TRUE(service_->read_lines(1, seconds(30))) << service_->err();
@@ -213,13 +220,23 @@ TEST_F(RunnerProgramWithAService, ReadsTokensFromAFile) {
   EXPECT_EQ(text_of(from_file), text_of(direct));
 }
 
+TEST_F(RunnerProgramWithAService, MoreClientsThanTheServiceTakesNameTheKeyToRaise) {
+  start("1MiB", "client.capacity=1");
+  Program other({built("cachectl"), "--dir", dir_.path(), "status", "--watch", "1m", "--json"});
+  ASSERT_TRUE(other.read_lines(1, seconds(30))) << other.err();
+  expect_failure(generate_here({}), 1,
+                 "ipc://" + dir_.path() +
+                     "/service.sock: as many clients as client.capacity; try again later, or raise "
+                     "client.capacity of the service\n");
+}
+
 // SCENARIOS CFG-05: with both values.
 TEST_F(RunnerProgramWithAService, ABlockSizeThatDiffersFromTheServicesIsNamed) {
   start("1MiB");
   ASSERT_EQ(generate_here({"--max-tokens", "1"}).exit_code, 0);
   expect_failure(generate_here({"--block-tokens", "8"}), 1,
                  "--block-tokens 8: the service has 16 (block_tokens); pass --block-tokens 16, or "
-                 "use another --dir\n");
+                 "use another --dir, or stop the service and remove DIR/disk\n");
 }
 
 TEST_F(RunnerProgramWithAService, ADeviceTierThatIsTooSmallIsSaidSo) {
@@ -229,7 +246,7 @@ TEST_F(RunnerProgramWithAService, ADeviceTierThatIsTooSmallIsSaidSo) {
                  "raise device.bytes of the service or lower --max-tokens\n");
   expect_failure(generate_here({"--block-tokens", "1024"}), 1,
                  "--block-tokens 1024: the service has 16 (block_tokens); pass --block-tokens 16, "
-                 "or use another --dir\n");
+                 "or use another --dir, or stop the service and remove DIR/disk\n");
 }
 
 TEST_F(RunnerProgramWithAService, APromptLongerThanTheDeviceTierIsSaidSoAtOnce) {

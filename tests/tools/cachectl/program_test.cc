@@ -89,7 +89,9 @@ TEST_F(Cachectl, FailsFastWithOneLineWhenNoServiceRuns) {
     const auto result = cachectl(arguments);
     EXPECT_EQ(result.exit_code, 1);
     expect_one_error_line(result);
-    EXPECT_NE(result.err.find("cachesvc serve"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err, "error: no service answers on ipc://" + dir_.path() +
+                              "/service.sock; start one: cachesvc serve --dir " + dir_.path() +
+                              "\n");
     EXPECT_LT(result.time, seconds(2));
   }
 }
@@ -117,6 +119,13 @@ TEST_F(Cachectl, GivesUpWithinTwoSecondsOnAServiceThatDoesNotAnswer) {
   EXPECT_LT(result.time, seconds(3)) << "1.5 s, and the start of a process on a busy machine";
 }
 
+TEST_F(Cachectl, WaitsForAServiceThatDoesNotAnswerForAsLongAsItIsTold) {
+  FakeService service({.dir = dir_.path(), .answer_attach = false}, {});
+  const auto result = cachectl({"status", "--timeout", "4s"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_GE(result.time, std::chrono::milliseconds(3'990)) << result.err;
+}
+
 TEST_F(Cachectl, AnswersAMistakeWithExitCodeTwo) {
   const auto result = cachectl({"statsu"});
   EXPECT_EQ(result.exit_code, 2);
@@ -141,10 +150,13 @@ TEST_F(Cachectl, AnswersAForeignEndpointAndASocketAsDirectoryWithWhatToGive) {
 TEST_F(Cachectl, NamesTheFileOfTokensThatIsMissing) {
   const std::string model = KV_SOURCE_DIR "/plugins/runner/models/stories260K";
   const auto missing = cachectl({"lookup", "--model", model, "--tokens", "@/nope"});
-  EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_EQ(missing.err, "error: /nope: the file with the tokens cannot be read; check the path\n");
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_EQ(missing.err,
+            "error: --tokens @/nope: the file with the tokens cannot be read; check the path; see "
+            "cachectl lookup --help\n");
   const auto senseless = cachectl({"lookup", "--model", model, "--tokens", "1,x"});
-  EXPECT_TRUE(senseless.err.starts_with("error: --tokens: give token ids below 2^32"))
+  EXPECT_EQ(senseless.exit_code, 2);
+  EXPECT_TRUE(senseless.err.starts_with("error: --tokens 1,x: give token ids below 2^32"))
       << senseless.err;
 }
 

@@ -50,6 +50,48 @@ TEST(CachesimProgram, InfoTellsWhatATraceHolds) {
   EXPECT_EQ(info["reuse_distance_blocks"]["max"], 4);
 }
 
+TEST(CachesimProgram, SaysWhatItDoesNotKnowAndItsVersion) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    const ProgramResult run = cachesim(arguments);
+    EXPECT_EQ(run.exit_code, kExitUsage);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_EQ(said({}), "error: name a command: info, hits, replay; see cachesim --help\n");
+  EXPECT_EQ(said({"hit"}),
+            "error: unknown command hit; commands: info, hits, replay; see cachesim --help\n");
+  EXPECT_EQ(said({"info", "--bogus"}), "error: unknown option --bogus; see cachesim info --help\n");
+  EXPECT_EQ(cachesim({"--version"}).out, "cachesim " KV_VERSION "\n");
+}
+
+TEST(CachesimProgram, AFileBehindAnOptionOfSeveralValuesIsSaidToComeFirst) {
+  const TempFolder folder;
+  const std::string file = folder.file("trace", kTrace);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"hits", "--capacity-blocks", "1%", file, "--policy", "lru"},
+        {"hits", "--policy", "lru", file, "--capacity-blocks", "1%"}}) {
+    const ProgramResult run = cachesim(arguments);
+    EXPECT_EQ(run.exit_code, kExitUsage);
+    EXPECT_NE(
+        run.err.find("'" + file + "' is a file: it comes first, cachesim hits FILE --policy ..."),
+        std::string::npos)
+        << run.err;
+  }
+}
+
+TEST(CachesimProgram, SessionsAreRefusedOfATraceThatHasNone) {
+  const TempFolder folder;
+  const std::string file = folder.file("trace", kTrace);
+  for (const char* option : {"--sessions", "--stagger-s"}) {
+    const ProgramResult run = cachesim({"info", file, option, "2"});
+    EXPECT_EQ(run.exit_code, kExitFailed);
+    EXPECT_EQ(run.out, "");
+    EXPECT_EQ(run.err, "error: " + file +
+                           ": only weka traces have sessions: leave --sessions and --stagger-s "
+                           "out\n");
+  }
+}
+
 TEST(CachesimProgram, HitsAreRowsOfPoliciesAndCapacities) {
   const TempFolder folder;
   const ProgramResult run = cachesim({"hits", folder.file("trace", kTrace), "--policy", "lru",
@@ -170,7 +212,7 @@ TEST(CachesimProgram, NamesWhatIsWrongWithTheCommandLine) {
   const TempFolder folder;
   const std::string path = folder.file("trace", kTrace);
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
-      {{}, "subcommand"},
+      {{}, "name a command"},
       {{"hit"}, "info, hits, replay"},
       {{"info"}, "FILE"},
       {{"info", folder.path("nothing")}, "nothing"},
