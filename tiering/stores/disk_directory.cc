@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "tiering/stores/file_error.h"
+#include "tiering/stores/plain_file.h"
 #include "tiering/stores/slab_name.h"
 
 namespace kv {
@@ -38,8 +39,7 @@ Result<DiskDirectory> DiskDirectory::open(const std::string& path) {
   KV_TRY_VOID(make_folder(path));
   DiskDirectory directory;
   directory.path_ = path;
-  directory.lock_ = FileDescriptor(
-      ::open((path + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  directory.lock_ = open_plain_file(path + "/lock", O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
   if (!directory.lock_.is_open()) return file_error(errno, "disk store: cannot open the lock file");
   if (::flock(directory.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
@@ -81,7 +81,8 @@ Result<void> DiskDirectory::look_through() {
     } else if (name == "index") {
       const bool empty = std::filesystem::is_empty(at->path(), error);
       holds_blocks_ = holds_blocks_ || !empty;
-    } else if (name != "format" && name != "lock" && "/" + name != kDamagedIndex) {
+    } else if (name != "format" && name != "lock" && name != "opening" &&
+               "/" + name != kDamagedIndex) {
       ++foreign_files_;
     }
     if (error) break;

@@ -12,6 +12,7 @@
 #include "tiering/stores/checksum.h"
 #include "tiering/stores/file_descriptor.h"
 #include "tiering/stores/file_error.h"
+#include "tiering/stores/plain_file.h"
 
 namespace kv {
 namespace {
@@ -105,10 +106,10 @@ Result<DiskFormat> decode_disk_format(std::string_view bytes) {
 }
 
 Result<std::optional<DiskFormat>> read_disk_format(const std::string& directory) {
-  const FileDescriptor file(::open((directory + "/format").c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file = open_plain_file(directory + "/format", O_RDONLY);
   if (!file.is_open()) {
     if (errno == ENOENT || errno == ENOTDIR) return std::optional<DiskFormat>();
-    return file_error(errno, "disk format: cannot open");
+    return file_error(errno, "disk format: cannot open, or no plain file");
   }
   std::array<char, kFormatBytesMax> bytes{};
   std::size_t size = 0;
@@ -128,8 +129,8 @@ Result<void> write_disk_format(const std::string& directory, const DiskFormat& f
   const std::string path = directory + "/format";
   const std::string temp_path = path + "." + std::to_string(::getpid()) + ".tmp";
   {
-    const FileDescriptor file(
-        ::open(temp_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    const FileDescriptor file =
+        open_plain_file(temp_path, O_WRONLY | O_CREAT | O_TRUNC, S_IRUSR | S_IWUSR);
     if (!file.is_open()) return file_error(errno, "disk format: cannot create");
     KV_TRY_VOID(write_whole(file.get(), encode_disk_format(format)));
   }

@@ -2,7 +2,9 @@
 
 #include <cstdarg>
 #include <exception>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include <rocksdb/cache.h>
@@ -74,6 +76,21 @@ rocksdb::Options options_of(rocksdb::Env* environment) {
   return options;
 }
 
+// RocksDB would wait for ever at a FIFO, and follow a symlink to somebody else's file.
+Result<void> check_files(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::directory_iterator at(directory, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::filesystem::file_type type = at->symlink_status(error).type();
+    if (error) break;
+    if (type != std::filesystem::file_type::regular &&
+        type != std::filesystem::file_type::directory) {
+      return Error{ErrorCode::corrupt, "disk index: holds what is no plain file", {}};
+    }
+  }
+  return {};  // what cannot be listed RocksDB reports
+}
+
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
@@ -112,6 +129,7 @@ Result<std::unique_ptr<DiskIndex>> DiskIndex::open(const std::string& directory,
     auto state = std::make_unique<State>();
     state->directory = directory;
     state->environment = environment;
+    KV_TRY_VOID(check_files(directory));
     KV_TRY_VOID(state->reopen());
     return std::unique_ptr<DiskIndex>(new DiskIndex(std::move(state)));
   });

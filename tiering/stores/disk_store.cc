@@ -12,6 +12,7 @@
 #include "tiering/stores/disk_record.h"
 #include "tiering/stores/disk_store_seams.h"
 #include "tiering/stores/io_choice.h"
+#include "tiering/stores/open_attempt.h"
 #include "tiering/stores/slot_io.h"
 #include "tiering/stores/slot_table.h"
 
@@ -117,6 +118,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, const
   KV_TRY_VOID(validate(layout));
   if (options.bytes == 0) return Error{ErrorCode::invalid, "disk store: no budget", "bytes"};
   KV_TRY(DiskDirectory directory, DiskDirectory::open(options.directory));
+  const OpenAttempt attempt(options.directory);
   KV_TRY(const DiskFormat format, settle_format(options, layout, directory));
   const std::uint32_t queue_depth = std::clamp(options.queue_depth, 1U, kQueueDepthMax);
   KV_TRY(ChosenIo chosen, choose_io(options.io, queue_depth, options.directory + "/format"));
@@ -132,6 +134,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const Options& options, const
                                        chosen.direct ? Io::io_uring_direct : Io::plain,
                                        chosen.plain_reason, std::move(slots));
   const std::string index = options.directory + "/index";
+  if (attempt.has_failed_twice()) KV_TRY_VOID(state->start_anew());
   Result<void> opened = state->open_index(index, seams.index_environment);
   if (!opened && opened.error().code == ErrorCode::corrupt) {
     KV_TRY_VOID(state->start_anew());

@@ -4,9 +4,11 @@
 // index in RocksDB (DESIGN section 6).
 //
 // Directory: format (layout and store version, written by temp file, flush, rename), lock (flock:
-// one service a directory), slab.<group>.<n>, index/. Foreign files are left alone; temp files of
-// an earlier run (format.*.tmp) are removed and counted. Modes 0700 and 0600. An index that is
-// damaged at open becomes index.damaged (the last one only), and a new one starts empty.
+// one service a directory), slab.<group>.<n>, index/, and while it is being opened `opening`.
+// Foreign files are left alone; temp files of an earlier run (format.*.tmp) are removed and
+// counted. Modes 0700 and 0600. Only plain files are opened. An index that is damaged at open, or
+// whose last two openings did not end, becomes index.damaged (the last one only), and a new one
+// starts empty.
 //
 // A write verifies the payload's checksum, and first removes an index entry that still names the
 // slot. A read that finds wrong bytes removes the entry at once. scan_next() gives the entries of

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "tiering/stores/aligned_buffer.h"
-#include "tiering/stores/file_descriptor.h"
+#include "tiering/stores/plain_file.h"
 #include "tiering/stores/ring_io.h"
 
 namespace kv {
@@ -14,7 +14,7 @@ namespace {
 
 // Some file systems take the flag and refuse the read, so one is made.
 Result<void> probe(FileIo& io, const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  const FileDescriptor file = open_plain_file(path, O_RDONLY | O_DIRECT);
   if (!file.is_open()) {
     return Error{ErrorCode::unsupported, "the file system refuses O_DIRECT", "directory"};
   }

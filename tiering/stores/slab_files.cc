@@ -15,6 +15,7 @@
 
 #include "allocator/base/check.h"
 #include "tiering/stores/file_error.h"
+#include "tiering/stores/plain_file.h"
 #include "tiering/stores/slab_name.h"
 
 namespace kv {
@@ -79,10 +80,10 @@ Result<SlabFiles::File*> SlabFiles::opened(GroupId group_id, SlotId slot, bool c
   File& file = group.files[number];
   if (file.descriptor.is_open()) return &file;
   const std::string name = path(group_id.value, number);
-  const int flags = O_RDWR | O_CLOEXEC | (options_.direct ? O_DIRECT : 0);
-  FileDescriptor descriptor(::open(name.c_str(), flags));
+  const int flags = O_RDWR | (options_.direct ? O_DIRECT : 0);
+  FileDescriptor descriptor = open_plain_file(name, flags);
   if (!descriptor.is_open() && errno == ENOENT && create) {
-    descriptor = FileDescriptor(::open(name.c_str(), flags | O_CREAT, S_IRUSR | S_IWUSR));
+    descriptor = open_plain_file(name, flags | O_CREAT, S_IRUSR | S_IWUSR);
     directory_changed_ = true;
   }
   if (!descriptor.is_open()) {
@@ -179,10 +180,12 @@ Result<void> SlabFiles::trim_file(std::size_t group, std::size_t file) {
     if (::unlink(name.c_str()) != 0) return file_error(errno, "slab file: cannot remove");
     return {};
   }
+  const FileDescriptor opened = open_plain_file(name, O_WRONLY);
+  if (!opened.is_open()) return file_error(errno, "slab file: cannot open, or no plain file");
   struct stat status{};
-  if (::stat(name.c_str(), &status) != 0) return file_error(errno, "slab file: stat");
+  if (::fstat(opened.get(), &status) != 0) return file_error(errno, "slab file: fstat");
   if (static_cast<std::uint64_t>(status.st_size) <= bytes_max) return {};
-  if (::truncate(name.c_str(), static_cast<off_t>(bytes_max)) != 0) {
+  if (::ftruncate(opened.get(), static_cast<off_t>(bytes_max)) != 0) {
     return file_error(errno, "slab file: cannot shorten");
   }
   return {};

@@ -45,7 +45,8 @@ class SlabFiles {
   // either. fails: unavailable.
   [[nodiscard]] Result<void> flush();
 
-  // Gives back the space beyond the budget, left by an earlier run with a larger one.
+  // Gives back the space beyond the budget, left by an earlier run with a larger one. fails:
+  // unavailable (a name of ours that is no plain file, for one).
   [[nodiscard]] Result<void> trim();
 
  private:

@@ -1,0 +1,21 @@
+#include "tiering/stores/open_attempt.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tiering/stores/plain_file.h"
+
+namespace kv {
+
+OpenAttempt::OpenAttempt(const std::string& directory) : path_(directory + "/opening") {
+  const FileDescriptor file = open_plain_file(path_, O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
+  struct stat status{};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) return;
+  if (::ftruncate(file.get(), status.st_size + 1) != 0) return;
+  unended_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+OpenAttempt::~OpenAttempt() { ::unlink(path_.c_str()); }
+
+}  // namespace kv
