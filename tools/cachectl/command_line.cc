@@ -224,6 +224,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
           "--watch", [&line](const std::string& text) { set_duration(line.watch, text); },
           "print again after this time, until interrupted (JSON: one object a line)")
       ->check(check_duration);
+  status->add_flag("--all", line.all, "print counters that are 0, too (JSON has them always)");
   status->callback([&line] { line.command = Command::status; });
   add_lookup(app, line);
   auto* tree = app.add_subcommand("tree", "the prefix tree: runs of blocks and their copies");

@@ -23,6 +23,7 @@ struct CommandLine {
   bool json = false;
 
   std::optional<std::chrono::milliseconds> watch;  // status: again and again
+  bool all = false;                                // status: counters that are 0, too
 
   // lookup and clear: a namespace by a model folder, or by its fields. lookup: a prompt by text or
   // tokens.

@@ -65,7 +65,8 @@ Result<int> show_status(Client& service, const CommandLine& line, const std::str
     if (redraws && !print_heading()) return kExitFailed;
     KV_TRY(const int code, show(line, StatusReport{.status = std::move(status),
                                                    .endpoint = endpoint,
-                                                   .boot = service.boot()}));
+                                                   .boot = service.boot(),
+                                                   .all_counters = line.all}));
     if (code != kExitOk || !line.watch.has_value()) return code;
     if (!line.json && !redraws && !print("\n")) return kExitFailed;
     (void)poll(nullptr, 0, static_cast<int>(line.watch->count()));

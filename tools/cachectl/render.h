@@ -14,6 +14,7 @@ struct StatusReport {
   client::ServiceStatus status;
   std::string endpoint;
   client::Id128 boot;
+  bool all_counters = false;  // as text: also those that are 0
 };
 struct LookupReport {
   client::LookupHits hits;

@@ -45,27 +45,38 @@ std::string tier_line(Tier tier, const client::TierStatus& status) {
                 status.held, status.fenced);
 }
 
-// Counters with tiers on one line a name, in the order of the service.
-std::string counter_lines(const std::vector<client::ServiceStatus::Counter>& counters) {
-  std::string text;
-  std::string_view group;
+std::string blocks_text(std::uint64_t count) {
+  return format(count == 1 ? "%llu block" : "%llu blocks", wide(count));
+}
+
+// Counters with tiers on one line a name, in the order of the service. Without `all` only those
+// that counted something.
+std::string counter_lines(const std::vector<client::ServiceStatus::Counter>& counters, bool all) {
+  constexpr std::size_t kNameWidth = 24;
+  std::size_t width = kNameWidth;
+  std::size_t hidden = 0;
   for (const auto& counter : counters) {
-    const auto dot = counter.name.find('.');
-    const std::string_view name(counter.name);
-    if (dot == std::string::npos) {
-      text += format("%s%-24s %llu", text.empty() ? "" : "\n", counter.name.c_str(),
-                     wide(counter.value));
-      group = {};
-      continue;
-    }
-    if (name.substr(0, dot) != group) {
-      group = name.substr(0, dot);
-      text += format("%s%-24.*s", text.empty() ? "" : "\n", static_cast<int>(group.size()),
-                     group.data());
-    }
-    text += format(" %s %llu", counter.name.c_str() + dot + 1, wide(counter.value));
+    const bool is_shown = all || counter.value > 0;
+    if (is_shown) width = std::max(width, std::min(counter.name.find('.'), counter.name.size()));
+    hidden += is_shown ? 0 : 1;
   }
-  return text.empty() ? text : text + "\n";
+  std::string text;
+  std::string group;
+  for (const auto& counter : counters) {
+    if (!all && counter.value == 0) continue;
+    const auto dot = counter.name.find('.');
+    const std::string name = counter.name.substr(0, dot);
+    const bool goes_on = dot != std::string::npos && name == group;
+    if (!goes_on) {
+      text += (text.empty() ? "" : "\n") + name + std::string(width - name.size(), ' ');
+    }
+    group = dot == std::string::npos ? std::string() : name;
+    if (dot != std::string::npos) text += " " + counter.name.substr(dot + 1);
+    text += format(" %llu", wide(counter.value));
+  }
+  if (!text.empty()) text += "\n";
+  if (hidden > 0) text += format("%zu counters are 0; --all shows them\n", hidden);
+  return text;
 }
 
 std::string copies_text(const client::TreeNode& node) {
@@ -75,6 +86,26 @@ std::string copies_text(const client::TreeNode& node) {
     text += format("  %s %u", std::string(tier_name(static_cast<Tier>(i))).c_str(), node.copies[i]);
   }
   return text.empty() ? "  no copies" : text;
+}
+
+bool in_same_tiers(const client::TreeNode& one, const client::TreeNode& other) {
+  return std::ranges::equal(one.copies, other.copies,
+                            [](auto a, auto b) { return (a == 0) == (b == 0); });
+}
+
+void add_below(client::TreeNode& run, const client::TreeNode& child) {
+  run.block_count += child.block_count;
+  run.pinned += child.pinned;
+  run.last_key = child.last_key;
+  for (std::size_t i = 0; i < kTierCount; ++i) run.copies[i] += child.copies[i];
+}
+
+std::string run_line(const client::TreeNode& run) {
+  const std::string place =
+      run.block_count <= 1 ? format("block %u", run.depth)
+                           : format("blocks %u-%u", run.depth, run.depth + run.block_count - 1);
+  return place + copies_text(run) + (run.pinned == 0 ? "" : format("  pinned %u", run.pinned)) +
+         format("  key %.12s\n", hex(run.last_key).c_str());
 }
 
 }  // namespace
@@ -130,7 +161,7 @@ std::string as_text(const StatusReport& report) {
     text += format("of them %u were cleared and are still in use\n", status.retired_blocks);
   }
   text += "\n";
-  return text + counter_lines(status.counters);
+  return text + counter_lines(status.counters, report.all_counters);
 }
 
 std::string as_text(const LookupReport& report) {
@@ -145,8 +176,8 @@ std::string as_text(const LookupReport& report) {
     const std::uint64_t tokens = report.hits.hit_tokens_by_tier[i];
     const std::uint64_t blocks = report.block_tokens == 0 ? 0 : tokens / report.block_tokens;
     text +=
-        format("%-7s %9llu tokens %7llu blocks\n",
-               std::string(tier_name(static_cast<Tier>(i))).c_str(), wide(tokens), wide(blocks));
+        format("%-7s %9llu tokens %7llu %s\n", std::string(tier_name(static_cast<Tier>(i))).c_str(),
+               wide(tokens), wide(blocks), blocks == 1 ? "block" : "blocks");
   }
   return text;
 }
@@ -170,22 +201,28 @@ std::string as_text(const client::TreeView& tree) {
   std::string text;
   const Digest* root = nullptr;
   while (!open.empty()) {
-    const std::uint32_t i = open.back();
+    std::uint32_t i = open.back();
     open.pop_back();
-    const client::TreeNode& node = tree.nodes[i];
-    if (node.parent == kNone) {
-      if (root == nullptr || *root != node.namespace_digest) {
-        text += format("namespace %.12s\n", hex(node.namespace_digest).c_str());
+    client::TreeNode run = tree.nodes[i];
+    if (run.parent == kNone) {
+      if (root == nullptr || *root != run.namespace_digest) {
+        text += format("namespace %.12s\n", hex(run.namespace_digest).c_str());
       }
-      root = &node.namespace_digest;
+      root = &tree.nodes[i].namespace_digest;
     } else {
-      level[i] = level[node.parent] + 1;
+      level[i] = level[run.parent] + 1;
+    }
+    // An only child in the same tiers goes on with the line: after a recovery every block may be a
+    // node of its own.
+    while (first[i] != kNone && next[first[i]] == kNone &&
+           in_same_tiers(run, tree.nodes[first[i]])) {
+      const std::uint32_t child = first[i];
+      add_below(run, tree.nodes[child]);
+      level[child] = level[i];
+      i = child;
     }
     text.append(2 + 2 * std::min<std::size_t>(level[i], kIndentLevelsMax), ' ');
-    text += format("blocks %u-%u%s%s  key %.12s\n", node.depth,
-                   node.depth + std::max(node.block_count, 1U) - 1, copies_text(node).c_str(),
-                   node.pinned == 0 ? "" : format("  pinned %u", node.pinned).c_str(),
-                   hex(node.last_key).c_str());
+    text += run_line(run);
     std::vector<std::uint32_t> children;
     for (std::uint32_t child = first[i]; child != kNone; child = next[child]) {
       children.push_back(child);
@@ -201,21 +238,22 @@ std::string as_text(const client::TreeView& tree) {
 }
 
 std::string as_text(const DemoteReport& report) {
-  return format("tier %s: saved %llu, dropped %llu, kept %llu blocks\n",
+  return format("tier %s: saved %llu, dropped %llu, kept %s\n",
                 std::string(tier_name(report.tier)).c_str(), wide(report.outcome.saved_blocks),
-                wide(report.outcome.dropped_blocks), wide(report.outcome.kept_blocks));
+                wide(report.outcome.dropped_blocks),
+                blocks_text(report.outcome.kept_blocks).c_str());
 }
 
 std::string as_text(const client::FlushOutcome& outcome) {
-  return format("durable %llu blocks, unsaved %llu\n", wide(outcome.durable_blocks),
+  return format("durable %s, unsaved %llu\n", blocks_text(outcome.durable_blocks).c_str(),
                 wide(outcome.unsaved_blocks));
 }
 
 std::string as_text(const ClearReport& report) {
   std::string text = report.tier ? "tier " + std::string(tier_name(*report.tier)) : "all tiers";
-  text += format("%s: cleared %llu blocks, in use %llu",
-                 report.one_namespace ? " of the namespace" : "",
-                 wide(report.outcome.cleared_blocks), wide(report.outcome.kept_blocks));
+  text +=
+      format("%s: cleared %s, in use %llu", report.one_namespace ? " of the namespace" : "",
+             blocks_text(report.outcome.cleared_blocks).c_str(), wide(report.outcome.kept_blocks));
   if (report.outcome.epoch > 0) text += format(", epoch %llu", wide(report.outcome.epoch));
   return text + "\n";
 }

@@ -130,13 +130,76 @@ TEST(RenderText, IndentsTheTreeByItsTopologyWhateverTheOrderOfTheNodes) {
   EXPECT_EQ(as_text(tree),
             "namespace 010000000000\n"
             "  blocks 0-3  device 4  disk 1" +
-                zero + "    blocks 4-5  device 2  disk 1  pinned 1" + zero +
-                "      blocks 6-6  device 1  disk 1" + zero + "    blocks 4-4  device 1  disk 1" +
-                zero +
+                zero + "    blocks 4-6  device 3  disk 2  pinned 1" + zero +
+                "    block 4  device 1  disk 1" + zero +
                 "namespace 020000000000\n"
-                "  blocks 0-0  device 1  disk 1" +
+                "  block 0  device 1  disk 1" +
                 zero + "... more nodes exist; raise --limit\n");
   EXPECT_EQ(as_text(client::TreeView()), "nothing is cached\n");
+}
+
+TEST(RenderText, ShowsAChainOfNodesInTheSameTiersAsOneRun) {
+  client::TreeView tree;
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    tree.nodes.push_back(node(i == 0 ? TreeNode::kNoParent : i - 1, i, 1, 1));
+  }
+  tree.nodes[4].last_key.bytes[0] = std::byte{0xAB};
+  EXPECT_EQ(as_text(tree),
+            "namespace 010000000000\n"
+            "  blocks 0-4  device 5  disk 5  key ab0000000000\n");
+  // What lies in other tiers stays a line of its own.
+  tree.nodes[2].copies = {0, 0, 1, 0};
+  EXPECT_EQ(as_text(tree),
+            "namespace 010000000000\n"
+            "  blocks 0-1  device 2  disk 2  key 000000000000\n"
+            "    block 2  disk 1  key 000000000000\n"
+            "      blocks 3-4  device 2  disk 2  key ab0000000000\n");
+}
+
+TEST(RenderText, HidesCountersThatAre0UnlessAllAreAskedFor) {
+  StatusReport report = example();
+  report.status.counters = {{"hit_tokens.device", 30},
+                            {"hit_tokens.host", 0},
+                            {"hit_tokens.disk", 5},
+                            {"prompt_tokens", 160},
+                            {"busy", 0},
+                            {"evicted_blocks.host", 0}};
+  const auto counters = [&report] {
+    const std::string text = as_text(report);
+    return text.substr(text.find("\n\n") + 2);
+  };
+  EXPECT_EQ(counters(),
+            "hit_tokens               device 30 disk 5\n"
+            "prompt_tokens            160\n"
+            "3 counters are 0; --all shows them\n");
+  report.all_counters = true;
+  EXPECT_EQ(counters(),
+            "hit_tokens               device 30 host 0 disk 5\n"
+            "prompt_tokens            160\n"
+            "busy                     0\n"
+            "evicted_blocks           host 0\n");
+}
+
+TEST(RenderText, KeepsCountersInTheirColumnBesideALongName) {
+  StatusReport report = example();
+  report.status.counters = {
+      {"a_counter_with_quite_a_long_name", 1}, {"short", 2}, {"tier.host", 3}};
+  const std::string text = as_text(report);
+  EXPECT_TRUE(
+      text.ends_with("\n\n"
+                     "a_counter_with_quite_a_long_name 1\n"
+                     "short                            2\n"
+                     "tier                             host 3\n"))
+      << text;
+}
+
+TEST(RenderText, SaysOneBlock) {
+  EXPECT_EQ(as_text(client::FlushOutcome{1, 0}), "durable 1 block, unsaved 0\n");
+  EXPECT_EQ(as_text(client::FlushOutcome{2, 1}), "durable 2 blocks, unsaved 1\n");
+  EXPECT_EQ(as_text(DemoteReport{Tier::host, {1, 1, 1}}),
+            "tier host: saved 1, dropped 1, kept 1 block\n");
+  EXPECT_EQ(as_text(ClearReport{.tier = {}, .one_namespace = false, .outcome = {1, 0, 0}}),
+            "all tiers: cleared 1 block, in use 0\n");
 }
 
 TEST(RenderText, DoesNotAskForALimitAboveTheLargest) {
@@ -173,7 +236,7 @@ TEST(RenderText, ShowsHitsByTier) {
       .block_tokens = 16};
   EXPECT_EQ(as_text(report),
             "prompt 120 tokens, hit 96 (80.0 %), known 112\n"
-            "device         16 tokens       1 blocks\n"
+            "device         16 tokens       1 block\n"
             "host           32 tokens       2 blocks\n"
             "disk           48 tokens       3 blocks\n"
             "remote          0 tokens       0 blocks\n");
