@@ -1,4 +1,4 @@
-// Block keys: the content identity of a block (DESIGN section 4).
+// Block keys: the content identity of a block.
 // key_i = SHA-256 compression state after block i's tokens (32-bit little endian) were fed to
 // key_{i-1}; key_{-1} = the namespace's digest. The 8 state words are written big endian, as
 // SHA-256 does. A block of 16 tokens is exactly one compression; a smaller one is padded with zero

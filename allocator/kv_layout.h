@@ -1,5 +1,5 @@
 // The geometry of a model's keys and values: layer groups, data types, bytes and strides of a
-// block. A plain value; one KvLayout describes one storage format (DESIGN sections 1 and 6).
+// block. A plain value; one KvLayout describes one storage format.
 // Threads: none. Cost: O(groups), at most kLayerGroupsMax.
 #pragma once
 

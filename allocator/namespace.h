@@ -1,6 +1,6 @@
-// A namespace: the scope in which equal tokens mean equal KV (DESIGN sections 1 and 4, SEC-02,
-// SEC-03). Every field is typed and length-prefixed before hashing, so no two different sets of
-// fields meet. Threads: none. Cost: one SHA-256 over the encoded fields.
+// A namespace: the scope in which equal tokens mean equal KV. Every field is typed and
+// length-prefixed before hashing, so no two different sets of fields meet. Threads: none. Cost: one
+// SHA-256 over the encoded fields.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Result<T>: a value or an Error, never ignored. The names are a subset of std::expected's.
-// Errors are a closed set (DESIGN section 5), each with a static text and, where it helps, the
-// name of the offending field; making one never allocates.
+// Errors are a closed set (ErrorCode), each with a static text and, where it helps, the name of the
+// offending field; making one never allocates.
 #pragma once
 
 #include <cstdint>

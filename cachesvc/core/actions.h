@@ -90,7 +90,7 @@ struct LookupReply {
   std::array<std::uint64_t, kTierCount> hit_tokens_by_tier{};
   std::uint64_t known_tokens = 0;  // longest known path, holes included
 };
-// Why a token of a prompt is computed (DESIGN section 7): a closed list.
+// Why a token of a prompt is computed: a closed list.
 enum class MissReason : std::uint8_t {
   never_stored,
   diverged,          // the block of the first token that differs from what is stored

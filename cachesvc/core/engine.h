@@ -1,4 +1,4 @@
-// The Engine: the one state machine of cachesvc (DESIGN section 3). Input in, actions out. The
+// The Engine: the one state machine of cachesvc (README.md). Input in, actions out. The
 // service, an in-process user, the simulator and the tests drive the same function; a trace is the
 // list of (now, input), and replaying it gives identical actions.
 //

@@ -1,4 +1,4 @@
-// Publishing: full, computed blocks of a sequence enter the prefix tree (DESIGN section 4).
+// Publishing: full, computed blocks of a sequence enter the prefix tree.
 #include <algorithm>
 
 #include "allocator/block_key.h"

@@ -1,7 +1,7 @@
 // DiskStore: the BlobStore on a local disk. Payload in slab files (one size class for each layer
 // group: block bytes rounded up to 4 KiB, slot i at offset i * slot bytes, over files of a fixed
 // number of slots), O_DIRECT through io_uring with a pread/pwrite path where either is refused; the
-// index in RocksDB (DESIGN section 6).
+// index in RocksDB.
 //
 // Directory: format (layout and store version, written by temp file, flush, rename), lock (flock:
 // one service a directory), slab.<group>.<n>, index/, and while it is being opened `opening`.

@@ -71,7 +71,7 @@ class ColdStory {
   std::vector<runner::Generated> runs_;
 };
 
-// DESIGN section 4: at least one token is computed, and only what was published can be hit.
+// At least one token is computed, and only what was published can be hit.
 inline std::uint64_t hit_by_formula(std::uint32_t length, std::uint32_t block_tokens,
                                     std::uint32_t published_tokens) {
   const std::uint32_t possible = block_tokens * ((length - 1) / block_tokens);

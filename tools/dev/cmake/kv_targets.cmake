@@ -3,8 +3,8 @@
 #   kv_library(NAME kv_allocator FOLDER allocator PURE
 #              SOURCES a.cc HEADERS a.h DEPENDS kv_base EXTERNAL OpenSSL::Crypto)
 #
-# DEPENDS takes our own targets and is checked against the edges below, which are those of
-# DESIGN section 2: a forbidden edge stops the configuration. EXTERNAL takes third-party targets.
+# DEPENDS takes our own targets and is checked against the edges below: a forbidden edge stops the
+# configuration. EXTERNAL takes third-party targets.
 # HEADERS go into a header file set, so that all_verify_interface_header_sets compiles each alone.
 
 # layer -> the layers that it may depend on (and itself).
