@@ -15,6 +15,7 @@ BlockRecords::BlockRecords(std::uint32_t block_capacity, std::uint32_t group_cou
       checksums_(std::size_t{block_capacity} * group_count, 0),
       keys_(block_capacity),
       last_uses_(block_capacity, 0),
+      reuses_(block_capacity, 0),
       pins_(block_capacity, 0),
       arriving_(block_capacity, 0) {
   for (std::size_t t = 0; t < kSlotTiers; ++t) {
@@ -31,6 +32,7 @@ void BlockRecords::reset(BlockId block) {
   }
   keys_[block.value] = Digest{};
   last_uses_[block.value] = 0;
+  reuses_[block.value] = 0;
   pins_[block.value] = 0;
   arriving_[block.value] = 0;
 }
@@ -74,9 +76,10 @@ void BlockRecords::set_arriving(BlockId block, Tier tier, bool arriving) {
 }
 
 std::uint64_t BlockRecords::bytes() const {
-  std::uint64_t bytes = checksums_.size() * sizeof(checksums_[0]) +
-                        pins_.size() * (sizeof(Digest) + sizeof(std::uint64_t) +
-                                        sizeof(std::uint32_t) + sizeof(std::uint8_t));
+  std::uint64_t bytes =
+      checksums_.size() * sizeof(checksums_[0]) +
+      pins_.size() * (sizeof(Digest) + sizeof(std::uint64_t) + sizeof(std::uint32_t) +
+                      sizeof(std::uint16_t) + sizeof(std::uint8_t));
   for (const auto& slots : slots_) bytes += slots.size() * sizeof(slots[0]);
   return bytes;
 }

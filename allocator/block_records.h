@@ -43,6 +43,12 @@ class BlockRecords {
   // A counter of the engine, not a time: larger is later.
   [[nodiscard]] std::uint64_t last_use(BlockId block) const { return last_uses_[block.value]; }
   void set_last_use(BlockId block, std::uint64_t use) { last_uses_[block.value] = use; }
+  // How often other requests than its first one used it; stays at its largest value.
+  [[nodiscard]] std::uint32_t reuses(BlockId block) const { return reuses_[block.value]; }
+  void add_reuse(BlockId block) {
+    std::uint16_t& reuses = reuses_[block.value];
+    reuses = static_cast<std::uint16_t>(reuses + (reuses < 0xFFFFU ? 1 : 0));
+  }
   [[nodiscard]] std::uint32_t pins(BlockId block) const { return pins_[block.value]; }
   void set_pins(BlockId block, std::uint32_t pins) { pins_[block.value] = pins; }
   // A transfer into this tier is under way for the block (any group).
@@ -64,6 +70,7 @@ class BlockRecords {
   std::vector<std::uint32_t> checksums_;
   std::vector<Digest> keys_;
   std::vector<std::uint64_t> last_uses_;
+  std::vector<std::uint16_t> reuses_;
   std::vector<std::uint32_t> pins_;
   std::vector<std::uint8_t> arriving_;
 };

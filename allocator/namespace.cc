@@ -1,5 +1,9 @@
 #include "allocator/namespace.h"
 
+#include <algorithm>
+#include <cstring>
+#include <span>
+
 #include "allocator/block_key.h"
 
 namespace kv {
@@ -39,6 +43,36 @@ std::vector<std::byte> encode(const NamespaceFields& fields) {
     append_number(out, fields.block_tokens, sizeof fields.block_tokens);
   }
   return out;
+}
+
+std::uint32_t NamespaceTraits::difference_count(const NamespaceTraits& other) const {
+  std::uint32_t count = 0;
+  for (std::size_t i = 0; i < fields.size(); ++i) count += fields[i] == other.fields[i] ? 0 : 1;
+  return count;
+}
+
+NamespaceField NamespaceTraits::first_difference(const NamespaceTraits& other) const {
+  const auto differs = std::mismatch(fields.begin(), fields.end(), other.fields.begin()).first;
+  if (differs == fields.end()) return NamespaceField::none;
+  return static_cast<NamespaceField>(differs - fields.begin());
+}
+
+NamespaceTraits traits_of(const NamespaceFields& fields) {
+  const auto trait = [](std::string_view field) {
+    const Digest digest = sha256(std::as_bytes(std::span(field)));
+    std::uint64_t word = 0;
+    std::memcpy(&word, digest.bytes.data(), sizeof word);
+    return word;
+  };
+  NamespaceTraits traits;
+  traits.tenant = trait(fields.tenant);
+  traits.fields = {0,
+                   trait(fields.weights),
+                   trait(fields.model_config),
+                   trait(fields.adapter),
+                   trait(fields.adapter_revision),
+                   trait(fields.salt)};
+  return traits;
 }
 
 Digest namespace_digest(const NamespaceFields& fields) { return sha256(encode(fields)); }

@@ -3,6 +3,8 @@
 // SHA-256 over the encoded fields.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,17 @@ enum class NamespaceField : std::uint8_t {
   salt
 };
 inline constexpr std::uint8_t kNamespaceFieldCount = 6;
+
+// What tells whether fields are equal, without their content: a salt is a secret.
+struct NamespaceTraits {
+  std::uint64_t tenant = 0;
+  std::array<std::uint64_t, kNamespaceFieldCount> fields{};  // by NamespaceField; none: 0
+
+  [[nodiscard]] std::uint32_t difference_count(const NamespaceTraits& other) const;
+  // In the order of the struct; none: all are equal. Of the tenants nothing is said.
+  [[nodiscard]] NamespaceField first_difference(const NamespaceTraits& other) const;
+};
+[[nodiscard]] NamespaceTraits traits_of(const NamespaceFields& fields);
 
 inline constexpr std::size_t kNamespaceFieldBytesMax = 4096;  // each field
 

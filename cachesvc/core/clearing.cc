@@ -213,7 +213,7 @@ void Engine::State::drop_upward(ClearJob& job) {
     if (!cache().is_leaf_in(block, job.tier) || is_moving(block)) return;
     if (job.tier == Tier::device && cache().is_covered(block)) return;
     job.path = tree.parent(block);
-    drop_block_copy(block, job.tier);
+    drop_block_copy(block, job.tier, {MissReason::evicted, MissCause::cleared});
     ++counters_.cleared_blocks;
     ++job.answer.cleared_blocks;
   }

@@ -85,6 +85,7 @@ void Engine::State::expire(ClientState& client) {
   client.step_suspended = false;
   std::erase_if(step_jobs_, [&client](const auto& job) { return job->client == client.id; });
   std::erase_if(save_jobs_, [&client](const SaveJob& job) { return job.client == client.id; });
+  std::erase_if(why_jobs_, [&client](const WhyJob& job) { return job.client == client.id; });
   leave_clear_jobs(client.id);
   std::erase_if(client.fence,
                 [](const FenceEntry& entry) { return entry.kind != FenceEntry::Kind::release; });
@@ -104,6 +105,7 @@ void Engine::State::end_client(ClientId id) {
   ClientState& client = *find_client(id);
   std::erase_if(step_jobs_, [id](const auto& job) { return job->client == id; });
   std::erase_if(save_jobs_, [id](const SaveJob& job) { return job.client == id; });
+  std::erase_if(why_jobs_, [id](const WhyJob& job) { return job.client == id; });
   leave_clear_jobs(id);
   for (const FenceEntry& entry : client.fence) {
     if (entry.kind == FenceEntry::Kind::release) freeing_.push_back({entry.group, entry.slot});

@@ -75,6 +75,7 @@ void Engine::State::run_jobs() {
     run_save_jobs();
     run_clear_jobs();
     count_durable();
+    run_why_jobs();
   }
   const bool endings_runnable =
       std::any_of(endings_.begin(), endings_.end(),
@@ -87,7 +88,7 @@ void Engine::State::run_jobs() {
   });
   actions_->continue_wanted = !step_jobs_.empty() || !admitting_.empty() || endings_runnable ||
                               !fencing_.empty() || !freeing_.empty() || scans || pump_again_ ||
-                              clears || !retired_.empty() ||
+                              clears || !retired_.empty() || !why_jobs_.empty() ||
                               (waiting_changed_ && !waiting_.empty());
 }
 

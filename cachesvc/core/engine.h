@@ -42,6 +42,8 @@ class Engine {
     std::uint32_t message_bytes_max = 1U << 20U;  // told to clients; the shell refuses longer ones
     Duration lease = std::chrono::seconds(10);
     std::uint64_t hash_seed = 0;
+    // Blocks whose end is remembered, for Why: 64 bytes each.
+    std::uint32_t history_capacity = 65'536;
     bool write_through = true;  // copy published blocks down at once, as credits allow
   };
 

@@ -13,6 +13,7 @@
 #include "allocator/flat_map.h"
 #include "cachesvc/core/engine.h"
 #include "cachesvc/core/jobs.h"
+#include "cachesvc/core/miss_history.h"
 #include "cachesvc/core/move.h"
 #include "cachesvc/core/prefix_cache.h"
 #include "cachesvc/core/retired_queue.h"
@@ -28,6 +29,7 @@ inline constexpr std::uint32_t kLandingSlotsMax = 64;
 // Records or nodes that one step looks at in passing: less than a block operation each.
 inline constexpr std::uint32_t kScanRecordsMax = 16'384;
 inline constexpr std::size_t kClearJobsMax = 64;
+inline constexpr std::size_t kWhyJobsMax = 16;  // each holds its prompt
 
 // What an ended sequence's slot may keep of each of its vectors: thousands may have been long once.
 inline constexpr std::size_t kKeptVectorBytesMax = 65'536;
@@ -108,7 +110,8 @@ struct Engine::State {
   [[nodiscard]] Result<void> check_prompt(const ClientState& client, std::uint32_t index,
                                           std::uint64_t added);
   void on(const Lookup& input);
-  void on(const Why& input);
+  void remember_namespace(RootId root, const Digest& digest, const NamespaceFields& fields,
+                          const ClientState& client);
   // The root of a namespace; an empty one that no sequence uses gives way when there are too many.
   [[nodiscard]] Result<RootId> open_root(const Digest& digest);
   [[nodiscard]] Digest digest_of(const NamespaceFields& fields, const ClientState& client) const;
@@ -165,6 +168,13 @@ struct Engine::State {
   [[nodiscard]] Result<void> acknowledge(ClientState& client, const StepJob& job,
                                          SequenceState& sequence, std::uint32_t version);
   [[nodiscard]] bool publish(StepJob& job, SequenceState& sequence, std::uint32_t value);
+  [[nodiscard]] std::span<const Token> block_at(const SequenceState& sequence,
+                                                std::uint32_t block) const {
+    return std::span<const Token>(sequence.tokens)
+        .subspan(std::size_t{block} * block_tokens_, block_tokens_);
+  }
+  [[nodiscard]] bool note_uncacheable(SequenceState& sequence, std::uint32_t target,
+                                      MissCause cause);
   void publish_block(StepJob& job, SequenceState& sequence, BlockId block, bool known);
   void add_delta(StepJob& job, const SequenceState& sequence, GroupId group, std::uint32_t block,
                  SlotId slot);
@@ -177,10 +187,15 @@ struct Engine::State {
   void start(Move& move);
   void finish(Move& move);
   [[nodiscard]] bool evict_one(Tier tier);
-  void drop_block_copy(BlockId block, Tier tier);
+  // Why a copy goes: what the history tells of a block that has none left.
+  struct Loss {
+    MissReason reason = MissReason::evicted;
+    MissCause cause = MissCause::room;
+  };
+  void drop_block_copy(BlockId block, Tier tier, Loss loss);
   void pin_for(const Move& move);
   void unpin_for(const Move& move);
-  void quarantine(BlockId block, Tier tier, const Move& reader);
+  void quarantine(BlockId block, Tier tier, const Move& reader, BlockOutcome outcome);
   // All groups' slots of one block, evicting from the tier as needed; false: none taken.
   [[nodiscard]] bool take_slots(Tier tier);  // into slots_
 
@@ -243,6 +258,19 @@ struct Engine::State {
   [[nodiscard]] bool is_retired(const Move& move) const;
   [[nodiscard]] std::uint32_t retired_on_disk() const;
 
+  // --- why.cc
+  void on(const Why& input);
+  void begin_why(WhyJob& job);
+  void run_why_jobs();
+  [[nodiscard]] bool run_why_job(WhyJob& job);    // true: the reply was sent
+  [[nodiscard]] bool walk_siblings(WhyJob& job);  // true: done; so are the next three
+  [[nodiscard]] bool ask_namespaces(WhyJob& job);
+  [[nodiscard]] bool ask_sequences(WhyJob& job);
+  [[nodiscard]] bool explain_blocks(WhyJob& job);
+  void explain_stop(WhyJob& job);
+  [[nodiscard]] WhyReply::Span explain_block(const WhyJob& job) const;
+  [[nodiscard]] WhyReply::Span span_of_fact(const MissHistory::Fact& fact) const;
+
   // --- recovery.cc
   void on(const DiskFormat& input);
   void on(const Recovered& input);
@@ -292,6 +320,14 @@ struct Engine::State {
   std::vector<SaveJob> save_jobs_;
   std::uint64_t sync_id_ = 0;
   std::vector<ClearJob> clear_jobs_;
+  std::vector<WhyJob> why_jobs_;
+  std::unique_ptr<MissHistory> history_;  // with the cache
+  // By RootId, what is known of its namespace: nothing of one that only the disk knew.
+  struct NamespaceRecord {
+    Digest digest;
+    NamespaceTraits traits;
+  };
+  std::vector<NamespaceRecord> namespaces_;
   RetiredQueue retired_;
   std::uint32_t retired_hops_ = 0;  // of this step, left
   std::vector<StatusReply::NamespaceEpoch> epochs_;

@@ -9,6 +9,7 @@
 
 #include "allocator/base/ids.h"
 #include "allocator/base/token.h"
+#include "allocator/namespace.h"
 #include "cachesvc/core/actions.h"
 #include "cachesvc/core/inputs.h"
 #include "cachesvc/core/sequence_state.h"
@@ -58,6 +59,45 @@ struct ClearJob {
   std::uint64_t last_move = 0;
   std::uint64_t sync_id = 0;
   ClearReply answer;
+};
+
+// A Why in progress: reads, and changes nothing. Blocks count from the prompt's first one.
+struct WhyJob {
+  enum class Phase : std::uint8_t {
+    siblings,    // how far what is stored beside the first unknown block agrees with it
+    namespaces,  // whether another one has more of the prompt
+    sequences,   // whether one computes it
+    keys,        // what became of each unknown block
+  };
+  ClientId client;
+  RequestId request;
+  Digest namespace_digest;
+  NamespaceTraits traits;
+  std::vector<Token> tokens;
+  Phase phase = Phase::siblings;
+  std::uint32_t cursor = 0;        // root, sequence or block
+  std::uint32_t block_count = 0;   // whole blocks of the prompt
+  std::uint32_t known_blocks = 0;  // in the tree
+  std::uint32_t hit_blocks = 0;    // of them
+  bool is_tail_cached = false;     // the last block would be hit if one token more followed
+  // Of the known block that has no copy, where the match ends.
+  Digest stop_key;
+  bool is_stop_held = false, is_stop_computed = false;
+  Digest key;  // of the block before the cursor
+  // siblings
+  RootId root;     // of the namespace, or none()
+  BlockId parent;  // last known block, or none()
+  NodeId sibling;  // where the walk goes on; none(): it begins
+  std::uint32_t restarts = 0;
+  bool has_siblings = false;
+  std::uint32_t agreeing_tokens = 0;
+  // namespaces
+  std::uint32_t other_blocks = 0;  // hit in the best of the others
+  std::uint32_t other_differences = 0;
+  NamespaceField other_field = NamespaceField::none;
+  // sequences
+  std::uint32_t computing_to = 0;  // blocks that some sequence has in common with the prompt
+  WhyReply answer;
 };
 
 // A Step being applied: spans point into the input, or into own memory once suspended.

@@ -115,7 +115,7 @@ void Engine::State::finish_load(Move& move) {
                                                                : counters_.failed_blocks;
       ++counts[tier_index(move.from)];
       if (!own_bytes && move.outcomes[i] != BlockOutcome::cancelled) {
-        quarantine(move.blocks[i], move.from, move);
+        quarantine(move.blocks[i], move.from, move, move.outcomes[i]);
       }
     }
     if (ended) abandon_load(sequence, move.items[i]);

@@ -129,7 +129,10 @@ void Engine::State::finish(Move& move) {
   if (!retry_.empty()) retry_saves(move.origin);  // in this move's place
 }
 
-void Engine::State::drop_block_copy(BlockId block, Tier tier) {
+void Engine::State::drop_block_copy(BlockId block, Tier tier, Loss loss) {
+  const bool was_cached = cache().has_any_copy(block);
+  const Digest key = cache().records().key(block);
+  const std::uint32_t reuses = cache().records().reuses(block);
   for (std::uint32_t g = 0; g < group_count_; ++g) {
     const SlotId slot = cache().records().slot(block, GroupId(g), tier);
     if (slot.is_none()) continue;
@@ -141,6 +144,10 @@ void Engine::State::drop_block_copy(BlockId block, Tier tier) {
     }
     cache().drop_copy(block, GroupId(g), tier);
     ++work_;
+  }
+  const bool is_cached = cache().tree().contains(block) && cache().has_any_copy(block);
+  if (was_cached && !is_cached) {
+    history_->record(key, {now_, reuses, loss.reason, loss.cause, tier});
   }
 }
 
@@ -154,18 +161,25 @@ bool Engine::State::evict_one(Tier tier) {
   }
   if (!elsewhere) ++counters_.dropped_unsaved_blocks;
   ++counters_.evicted_blocks[tier_index(tier)];
-  drop_block_copy(block, tier);
+  const bool has_tier_below =
+      tier != Tier::disk && tier_on(static_cast<Tier>(tier_index(tier) + 1));
+  drop_block_copy(block, tier,
+                  {has_tier_below ? MissReason::dropped_before_writeback : MissReason::evicted,
+                   MissCause::room});
   return true;
 }
 
 // Wrong or unreadable bytes: the copy goes, unless another move reads it at this moment; then that
 // one, or the next, finds it again.
-void Engine::State::quarantine(BlockId block, Tier tier, const Move& reader) {
+void Engine::State::quarantine(BlockId block, Tier tier, const Move& reader, BlockOutcome outcome) {
   for (const Move& move : moves_) {
     if (!move.active || &move == &reader || move.from != tier) continue;
     if (std::find(move.blocks.begin(), move.blocks.end(), block) != move.blocks.end()) return;
   }
-  drop_block_copy(block, tier);
+  const bool is_corrupt = outcome == BlockOutcome::corrupt;
+  drop_block_copy(block, tier,
+                  {is_corrupt ? MissReason::corrupt : MissReason::load_failed,
+                   is_corrupt ? MissCause::none : MissCause::io_error});
 }
 
 bool Engine::State::take_slots(Tier tier) {

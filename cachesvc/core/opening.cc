@@ -54,6 +54,8 @@ Result<void> Engine::State::define_format(const KvLayout& layout) {
                          ? 0
                          : std::clamp(host_slots / 4, std::uint32_t{1}, kLandingSlotsMax);
   cache_ = std::make_unique<PrefixCache>(cache_options);
+  history_ = std::make_unique<MissHistory>(options_.history_capacity, now_);
+  namespaces_.reserve(cache_options.root_capacity);
   save_to_host_ = SaveQueue(std::max(1U, slot_count_[tier_index(Tier::device)]));
   save_to_disk_ = SaveQueue(std::max(1U, host_slots));
   return {};
@@ -107,6 +109,16 @@ Digest Engine::State::digest_of(const NamespaceFields& fields, const ClientState
   return namespace_digest(whole);
 }
 
+void Engine::State::remember_namespace(RootId root, const Digest& digest,
+                                       const NamespaceFields& fields, const ClientState& client) {
+  if (root.value >= namespaces_.size()) namespaces_.resize(root.value + 1);
+  NamespaceRecord& record = namespaces_[root.value];
+  if (record.digest == digest) return;
+  NamespaceFields whole = fields;
+  whole.tenant = client.tenant;
+  record = {digest, traits_of(whole)};
+}
+
 void Engine::State::on(const Open& input) {
   ClientState* client = enter(input.header, false);
   if (client == nullptr || !allowed(*client, input.header.request, false)) return;
@@ -141,6 +153,7 @@ void Engine::State::on(const Open& input) {
       refuse(*client, request, root.error());
       return;
     }
+    remember_namespace(*root, digest, *input.fields, *client);
     index = make_sequence(input.header.client, input.sequence);
     SequenceState& made = sequences_[index];
     made.root = *root;
@@ -211,12 +224,6 @@ void Engine::State::on(const Lookup& input) {
     }
   }
   reply(*client, input.header.request, answer);
-}
-
-void Engine::State::on(const Why& input) {
-  ClientState* client = enter(input.header, false);
-  if (client == nullptr) return;
-  refuse(*client, input.header.request, {ErrorCode::unsupported, "not served yet", {}});
 }
 
 }  // namespace kv::core

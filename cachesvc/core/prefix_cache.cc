@@ -70,12 +70,17 @@ PrefixCache::PrefixCache(const Options& options)
 
 PrefixCache::Match PrefixCache::match(RootId root, std::span<const Token> tokens,
                                       std::vector<BlockId>& path) const {
-  Match match;
-  if (tokens.empty()) return match;
+  if (tokens.empty()) return {};
   const std::size_t block_tokens = tree_.block_tokens();
   const std::size_t blocks_max = (tokens.size() - 1) / block_tokens;
+  return match_blocks(root, tokens.first(blocks_max * block_tokens), path);
+}
+
+PrefixCache::Match PrefixCache::match_blocks(RootId root, std::span<const Token> tokens,
+                                             std::vector<BlockId>& path) const {
+  Match match;
   runs_.clear();
-  match.known_blocks = tree_.match(root, tokens.first(blocks_max * block_tokens), runs_);
+  match.known_blocks = tree_.match(root, tokens, runs_);
   bool hit = true;
   for (const PrefixTree::Run& run : runs_) {
     for (std::uint32_t i = 0; i < run.count; ++i) path.emplace_back(run.first.value + i);
@@ -100,6 +105,13 @@ BlockId PrefixCache::find_key(const Digest& key) const {
     return records_.key(BlockId(block)) == key && !tree_.is_retired(BlockId(block));
   };
   return BlockId(key_index_.find(key_hash(key), equal));
+}
+
+bool PrefixCache::is_retired_key(const Digest& key) const {
+  const auto equal = [&](std::uint32_t block) {
+    return records_.key(BlockId(block)) == key && tree_.is_retired(BlockId(block));
+  };
+  return key_index_.find(key_hash(key), equal) != FlatMap::kNone;
 }
 
 // ---- blocks
@@ -149,6 +161,9 @@ void PrefixCache::touch(BlockId deepest, Use use) {
     const std::uint32_t first = tree_.run(node).first.value;
     const std::uint32_t depth = tree_.depth(BlockId(first));
     for (std::uint32_t id = first; id <= last; ++id) records_.set_last_use(BlockId(id), use_);
+    for (std::uint32_t id = first; use == Use::by_another_request && id <= last; ++id) {
+      records_.add_reuse(BlockId(id));
+    }
     for (const Tier tier : tiers()) {
       EvictionOrder& order = orders_[tier_index(tier)];
       // LRU knows only what may go, and of a covered path that is nothing.

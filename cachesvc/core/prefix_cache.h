@@ -70,6 +70,8 @@ class PrefixCache {
   // Considers at most floor((tokens - 1) / B) blocks: one token is always computed. Appends one
   // BlockId for every known block to `path`.
   Match match(RootId root, std::span<const Token> tokens, std::vector<BlockId>& path) const;
+  // The same of all whole blocks of `tokens`.
+  Match match_blocks(RootId root, std::span<const Token> tokens, std::vector<BlockId>& path) const;
 
   // --- insert: a child of `parent` (none(): the root) with these B tokens. Returns the one that
   // exists, or makes it, without a copy and with one pin, which the caller gives back by unpin. An
@@ -123,6 +125,8 @@ class PrefixCache {
   // The block with this key, or none(): for recovery and the disk's parents. Retired ones are not
   // found.
   [[nodiscard]] BlockId find_key(const Digest& key) const;
+  // A block of a retired root has this key.
+  [[nodiscard]] bool is_retired_key(const Digest& key) const;
   [[nodiscard]] std::uint32_t hole_count() const;
   // Blocks with a copy of every group in the tier.
   [[nodiscard]] std::uint32_t copy_count(Tier tier) const { return copy_counts_[tier_index(tier)]; }

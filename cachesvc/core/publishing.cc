@@ -29,14 +29,7 @@ std::optional<Result<void>> Engine::State::request_publish(ClientState& client, 
 
 bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t value) {
   const std::uint32_t target = value / block_tokens_;
-  if (sequence.outdated) {
-    const std::uint32_t told = std::max(sequence.published_blocks, sequence.uncacheable_blocks);
-    if (target > told) {
-      counters_.uncacheable_blocks += target - told;
-      sequence.uncacheable_blocks = target;
-    }
-    return true;
-  }
+  if (sequence.outdated) return note_uncacheable(sequence, target, MissCause::cleared);
   const std::uint32_t before = sequence.published_blocks;
   bool finished = true;
   while (sequence.published_blocks < target && !sequence.publish_stopped) {
@@ -45,8 +38,7 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
       break;
     }
     const std::uint32_t at = sequence.published_blocks;
-    const auto tokens = std::span<const Token>(sequence.tokens)
-                            .subspan(std::size_t{at} * block_tokens_, block_tokens_);
+    const auto tokens = block_at(sequence, at);
     const Digest& previous = sequence.deepest.is_none() ? sequence.namespace_digest
                                                         : cache().records().key(sequence.deepest);
     const Digest key = next_block_key(previous, tokens);
@@ -54,7 +46,7 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
     const auto block = cache().insert_pinned(sequence.root, sequence.deepest, tokens, key,
                                              sequence.block_count - at - 1);
     if (!block) {
-      sequence.publish_stopped = true;  // no room in the tree: the rest stays private
+      sequence.publish_stopped = true;  // the rest stays private
       break;
     }
     const bool known = cache().tree().block_count() == blocks_before;
@@ -68,7 +60,30 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
   if (finished && sequence.published_blocks > before) {
     cache().touch(sequence.deepest, PrefixCache::Use::by_the_same_request);
   }
-  return finished;
+  if (!finished || !sequence.publish_stopped) return finished;
+  return note_uncacheable(sequence, target, MissCause::no_room);
+}
+
+// The history learns of each block that was computed and may not be cached. False: the budget
+// ended.
+bool Engine::State::note_uncacheable(SequenceState& sequence, std::uint32_t target,
+                                     MissCause cause) {
+  std::uint32_t at = std::max(sequence.published_blocks, sequence.uncacheable_blocks);
+  for (; at < target; ++at) {
+    if (!budget_left()) return false;
+    if (at == sequence.published_blocks) {
+      sequence.uncacheable_key = sequence.deepest.is_none()
+                                     ? sequence.namespace_digest
+                                     : cache().records().key(sequence.deepest);
+    }
+    sequence.uncacheable_key = next_block_key(sequence.uncacheable_key, block_at(sequence, at));
+    history_->record(sequence.uncacheable_key,
+                     {now_, 0, MissReason::not_cacheable, cause, Tier::device});
+    sequence.uncacheable_blocks = at + 1;
+    ++counters_.uncacheable_blocks;
+    ++work_;
+  }
+  return true;
 }
 
 void Engine::State::publish_block(StepJob& job, SequenceState& sequence, BlockId block,

@@ -20,6 +20,9 @@ void Engine::State::on(const Recovered& input) {
       ++counters_.recovered_blocks;
     } else {
       ++counters_.orphaned_blocks;
+      const bool cleared = is_being_cleared(entry.namespace_digest);
+      history_->record(entry.key, {now_, 0, cleared ? MissReason::evicted : MissReason::load_failed,
+                                   cleared ? MissCause::cleared : MissCause::orphaned, Tier::disk});
       actions_->erases.push_back(
           {entry.key, entry.depth, entry.group, entry.slot, entry.generation});
     }

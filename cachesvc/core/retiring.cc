@@ -28,12 +28,13 @@ bool Engine::State::is_retired(const Move& move) const {
 // copies of a retired block but a move, which comes here again when it ends.
 void Engine::State::give_up(BlockId block) {
   ++work_;
+  constexpr Loss kCleared{MissReason::evicted, MissCause::cleared};
   if (is_moving(block)) return;
   if (!cache().is_covered(block) && !cache().tree().has_child(block)) {
-    drop_block_copy(block, Tier::device);
+    drop_block_copy(block, Tier::device, kCleared);
   }
   for (const Tier tier : {Tier::host, Tier::disk}) {
-    if (cache().tree().contains(block)) drop_block_copy(block, tier);
+    if (cache().tree().contains(block)) drop_block_copy(block, tier, kCleared);
   }
 }
 

@@ -98,7 +98,7 @@ Engine::State::SaveSlot Engine::State::add_save(Move& move, BlockId block) {
   // Pinned first: making room must take neither the block nor what it hangs on.
   for (std::uint32_t g = 0; g < group_count_; ++g) cache().pin(block);
   // What a restart found of only some groups is no copy: the block is saved whole.
-  drop_block_copy(block, move.to);
+  drop_block_copy(block, move.to, {});
   const SaveSlot result = make_save_room(move);
   if (result != SaveSlot::taken || !take_slots(move.to)) {
     for (std::uint32_t g = 0; g < group_count_; ++g) cache().unpin(block);
@@ -145,7 +145,7 @@ void Engine::State::drop_other_bytes(const Move& move, std::size_t index) {
     if (cache().records().slot(block, GroupId(g), Tier::disk).is_none()) continue;
     const std::uint32_t now = move.checksums[g * move.blocks.size() + index];
     if (cache().records().checksum(block, GroupId(g)) == now) continue;
-    quarantine(block, Tier::disk, move);
+    quarantine(block, Tier::disk, move, BlockOutcome::corrupt);
     return;
   }
 }
@@ -197,7 +197,7 @@ void Engine::State::finish_save(Move& move) {
     } else if (move.outcomes[i] == BlockOutcome::corrupt && move.from == Tier::host) {
       // Nothing is verified on the way out of the device: there the word would mean an io error.
       ++counters_.corrupt_blocks[tier_index(move.from)];
-      quarantine(block, move.from, move);
+      quarantine(block, move.from, move, move.outcomes[i]);
     } else if (!written && move.outcomes[i] != BlockOutcome::cancelled &&
                !(no_space && may_retry)) {
       ++counters_.failed_blocks[tier_index(move.to)];

@@ -54,7 +54,8 @@ struct SequenceState {
   bool skip_read = false;
   bool accept_rewrite = true;
   bool outdated = false;  // its namespace was cleared since: reads and publishes nothing cached
-  std::uint32_t uncacheable_blocks = 0;  // that it would have published otherwise
+  std::uint32_t uncacheable_blocks = 0;  // that it would have published otherwise, to this one
+  Digest uncacheable_key;                // of the last of them
   std::vector<Token> tokens;
   std::uint64_t prompt_tokens = 0;  // as counted by the limits of them
   std::vector<SlotId> table;        // group-major

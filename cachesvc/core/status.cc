@@ -19,7 +19,7 @@ StatusReply Engine::State::status() const {
   answer.namespaces = cache_->tree().live_root_count();
   answer.retired_blocks = cache_->tree().retired_block_count();
   answer.epochs = epochs_;
-  answer.metadata_bytes = cache_->metadata_bytes();
+  answer.metadata_bytes = cache_->metadata_bytes() + history_->bytes();
   for (std::size_t t = 0; t < BlockRecords::kSlotTiers; ++t) {
     const Tier tier = static_cast<Tier>(t);
     TierStatus& out = answer.tiers[t];

@@ -79,6 +79,21 @@ TEST_F(CachectlFlow, FollowsAPrefixThroughTheTiers) {
   lookup = cachectl(lookup_of(prompt));
   EXPECT_EQ(lookup["hit_tokens"]["disk"], 96);
 
+  // Of 100 tokens the last four fill no block.
+  auto why = lookup_of(prompt);
+  why[0] = "why";
+  auto explained = cachectl(why);
+  EXPECT_EQ(explained["hit_tokens"]["disk"], 96);
+  EXPECT_EQ(explained["computed_tokens"], 4);
+  ASSERT_EQ(explained["spans"].size(), 1U);
+  EXPECT_EQ(explained["spans"][0]["reason"], "below_block");
+  why[2] = "other-weights";
+  explained = cachectl(why);
+  ASSERT_EQ(explained["spans"].size(), 2U);
+  EXPECT_EQ(explained["spans"][0]["reason"], "other_namespace");
+  EXPECT_EQ(explained["spans"][0]["field"], "weights");
+  EXPECT_EQ(explained["spans"][0]["token_count"], 96);
+
   // Another namespace, and a prompt that diverges in its third block.
   auto other = lookup_of(prompt);
   other[2] = "other-weights";
@@ -86,6 +101,18 @@ TEST_F(CachectlFlow, FollowsAPrefixThroughTheTiers) {
   auto diverging = prompt;
   diverging[40] += 1;
   EXPECT_EQ(cachectl(lookup_of(diverging))["hit_tokens_total"], 32);
+  why = lookup_of(diverging);
+  why[0] = "why";
+  explained = cachectl(why);
+  EXPECT_EQ(explained["spans"][0]["reason"], "diverged");
+  EXPECT_EQ(explained["spans"][0]["position"], 40);
+
+  EXPECT_EQ(cachectl({"clear", "--yes"})["cleared_blocks"], 6);
+  why = lookup_of(prompt);
+  why[0] = "why";
+  explained = cachectl(why);
+  EXPECT_EQ(explained["spans"][0]["reason"], "evicted");
+  EXPECT_EQ(explained["spans"][0]["cause"], "cleared");
 }
 
 // Killed right after the answer, and started again on the same directory.

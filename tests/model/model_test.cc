@@ -38,9 +38,10 @@ struct Seen {
   const char* name;
   std::uint64_t count;
 };
+using Reasons = std::array<std::uint64_t, core::kMissReasonCount>;
 std::vector<Seen> seen_of(const core::Counters& counters,
                           const world::TransferHistory::Counts& transfers,
-                          const RandomRun::Events& events) {
+                          const RandomRun::Events& events, const Reasons& reasons) {
   const auto at = [](const std::array<std::uint64_t, kTierCount>& counts, Tier tier) {
     return counts[tier_index(tier)];
   };
@@ -84,14 +85,23 @@ std::vector<Seen> seen_of(const core::Counters& counters,
           {"disk off", events.disk_off},
           {"disk off, with a block on it", events.disk_off_refused},
           {"disk off, while recovering", events.disk_off_recovering},
-          {"pauses of the service", events.unheard}};
+          {"pauses of the service", events.unheard},
+          {"why: never stored", reasons[0]},
+          {"why: diverged", reasons[1]},
+          {"why: after divergence", reasons[2]},
+          {"why: tail recompute", reasons[4]},
+          {"why: other namespace", reasons[5]},
+          {"why: evicted", reasons[6]},
+          {"why: dropped before write-back", reasons[7]},
+          {"why: in flight", reasons[8]},
+          {"why: not cacheable", reasons[11]}};
 }
 
 class RandomOperations : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(RandomOperations, KeepEveryInvariantAndReplayToTheSameActions) {
   std::uint64_t steps = 0;
-  std::vector<Seen> seen = seen_of({}, {}, {});
+  std::vector<Seen> seen = seen_of({}, {}, {}, {});
   for (std::uint64_t i = GetParam(); i < seed_count(); i += kShards) {
     const std::uint64_t seed = seed_first() + i;
     RandomRun run(seed);
@@ -99,7 +109,8 @@ TEST_P(RandomOperations, KeepEveryInvariantAndReplayToTheSameActions) {
     run.run(kOperations);
     steps += run.world().steps();
     ASSERT_TRUE(run.problems().empty()) << failure_of(seed, run);
-    const auto more = seen_of(run.counters(), run.world().transfer_counts(), run.events());
+    const auto more =
+        seen_of(run.counters(), run.world().transfer_counts(), run.events(), run.world().reasons());
     for (std::size_t n = 0; n < seen.size(); ++n) seen[n].count += more[n].count;
   }
   for (const Seen& event : seen) {

@@ -46,6 +46,7 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
   engine.sequence_tokens_max = 64;
   engine.lease = std::chrono::seconds(1);
   engine.hash_seed = seed;
+  engine.history_capacity = 24;
   engine.write_through = prng.chance(2, 3);
   if (prng.chance(3, 4)) options.faults = {100, 30, 50, 60, 100, 50};
   return options;

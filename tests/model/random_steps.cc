@@ -57,6 +57,11 @@ void RandomRun::open_and_admit(Client& client, const std::string& weights,
 }
 
 void RandomRun::lookup(Client& client) {
+  if (client.role() != core::ClientRole::runner && prng_.chance(2, 3)) {
+    note("why");
+    client.why(random_weights(), random_tokens(30));
+    return;
+  }
   note("lookup");
   client.lookup(random_weights(), random_tokens(30));
 }

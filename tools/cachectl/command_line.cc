@@ -26,6 +26,7 @@ constexpr const char* kExamples = R"(Examples:
   cachectl status --watch 2s             every two seconds
   cachectl lookup --model DIR --prompt "Once upon a time"
   cachectl lookup --namespace-weights W --namespace-config C --tokens 1,403,407
+  cachectl why --model DIR --prompt "Once upon a time"
   cachectl tree                          what is cached, as a tree of blocks
   cachectl demote --tier device          save the device tier to the host tier and empty it
   cachectl flush                         make everything durable on disk
@@ -56,6 +57,25 @@ constexpr const char* kLookupHelp = R"(Examples:
   cachectl lookup --model DIR --prompt "Once upon a time"
   cachectl lookup --model DIR --tokens @prompt.json --require-hit-tokens 100
   cachectl lookup --namespace-weights W --namespace-config C --tokens 1,403,407
+)";
+
+constexpr const char* kWhyHelp = R"(Reasons:
+  never_stored              nothing stored begins like it
+  diverged                  the block of the first token that differs from what is stored
+  after_divergence          the blocks behind it
+  below_block               the last tokens, too few for a block
+  tail_recompute            the last block of a cached prompt: one token at least is computed
+  other_namespace           stored, but with another field of the namespace
+  evicted                   it was cached: from which tier it went, when, and why
+  dropped_before_writeback  evicted while a lower tier was still to get it
+  in_flight                 a running sequence computes it
+  load_failed, corrupt      its copy could not be read, or had changed
+  not_cacheable             it was computed, and must not be cached
+  history_lost              it was stored once, longer ago than is remembered
+
+Examples:
+  cachectl why --model DIR --prompt "Once upon a time"
+  cachectl why --model DIR --tokens @prompt.json --json
 )";
 
 constexpr const char* kTreeHelp = R"(Examples:
@@ -157,29 +177,39 @@ CLI::Option* add_namespace(CLI::App& command, CommandLine& line) {
   return model;
 }
 
+void add_prompt(CLI::App& command, CommandLine& line, Command which) {
+  auto* model = add_namespace(command, line);
+  auto* prompt = command.add_option("--prompt", line.prompt, "text, with the model's tokenizer");
+  prompt->needs(model);
+  command
+      .add_option("--tokens,--prompt-tokens", line.tokens,
+                  "token ids: 1,403,407; @FILE reads them from a file, @- from stdin")
+      ->excludes(prompt);
+  command.callback([&line, which, name = command.get_name()] {
+    if (!line.has_namespace()) {
+      throw CLI::RequiredError(name + ": --model or --namespace-weights");
+    }
+    if (!line.prompt.has_value() && !line.tokens.has_value()) {
+      throw CLI::RequiredError(name + ": --prompt or --tokens");
+    }
+    line.command = which;
+  });
+}
+
 void add_lookup(CLI::App& app, CommandLine& line) {
   auto* lookup = app.add_subcommand("lookup", "hit tokens of a prompt, by tier; changes nothing");
   lookup->footer(with_exit_codes(kLookupHelp));
-  auto* model = add_namespace(*lookup, line);
-  auto* prompt = lookup->add_option("--prompt", line.prompt, "text, with the model's tokenizer");
-  prompt->needs(model);
-  lookup
-      ->add_option("--tokens,--prompt-tokens", line.tokens,
-                   "token ids: 1,403,407; @FILE reads them from a file, @- from stdin")
-      ->excludes(prompt);
+  add_prompt(*lookup, line, Command::lookup);
   lookup
       ->add_option("--require-hit-tokens", line.required_hit_tokens,
                    "exit with 3 when fewer tokens are hit")
       ->check(count_between(0, client::kTokensPerMessageMax));
-  lookup->callback([&line] {
-    if (!line.has_namespace()) {
-      throw CLI::RequiredError("lookup: --model or --namespace-weights");
-    }
-    if (!line.prompt.has_value() && !line.tokens.has_value()) {
-      throw CLI::RequiredError("lookup: --prompt or --tokens");
-    }
-    line.command = Command::lookup;
-  });
+}
+
+void add_why(CLI::App& app, CommandLine& line) {
+  auto* why = app.add_subcommand("why", "why tokens of a prompt are computed; changes nothing");
+  why->footer(with_exit_codes(kWhyHelp));
+  add_prompt(*why, line, Command::why);
 }
 
 void add_clear(CLI::App& app, CommandLine& line) {
@@ -227,6 +257,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   status->add_flag("--all", line.all, "print counters that are 0, too (JSON has them always)");
   status->callback([&line] { line.command = Command::status; });
   add_lookup(app, line);
+  add_why(app, line);
   auto* tree = app.add_subcommand("tree", "the prefix tree: runs of blocks and their copies");
   tree->footer(with_exit_codes(kTreeHelp));
   tree->add_option("--limit", line.node_limit, "at most this many nodes")

@@ -13,7 +13,7 @@ namespace kv::cachectl {
 
 inline constexpr std::uint32_t kTreeNodesMax = 1'000;  // of one answer of the service
 
-enum class Command : std::uint8_t { status, lookup, tree, demote, flush, clear };
+enum class Command : std::uint8_t { status, lookup, why, tree, demote, flush, clear };
 
 struct CommandLine {
   Command command = Command::status;
@@ -25,8 +25,8 @@ struct CommandLine {
   std::optional<std::chrono::milliseconds> watch;  // status: again and again
   bool all = false;                                // status: counters that are 0, too
 
-  // lookup and clear: a namespace by a model folder, or by its fields. lookup: a prompt by text or
-  // tokens.
+  // lookup, why and clear: a namespace by a model folder, or by its fields. lookup and why: a
+  // prompt by text or tokens.
   std::string model;
   std::string weights, model_config, adapter, adapter_revision, salt;
   std::optional<std::string> prompt;

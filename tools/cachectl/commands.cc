@@ -115,6 +115,10 @@ Result<int> run_command(Client& service, const CommandLine& line, const Prompt& 
       return show_status(service, line, endpoint, time);
     case Command::lookup:
       return show_lookup(service, line, prompt, time);
+    case Command::why: {
+      KV_TRY(const auto answer, service.why(prompt.fields(), prompt.tokens, in(time)));
+      return show(line, answer);
+    }
     case Command::tree: {
       KV_TRY(const auto tree, service.tree(line.node_limit, in(time)));
       return show(line, tree);
@@ -137,7 +141,8 @@ Result<int> run_command(Client& service, const CommandLine& line, const Prompt& 
 
 int run(const CommandLine& line) {
   Prompt prompt;
-  if (line.command == Command::lookup || line.has_namespace()) {
+  const bool has_prompt = line.command == Command::lookup || line.command == Command::why;
+  if (has_prompt || line.has_namespace()) {
     auto read = read_prompt(line);
     if (!read) {
       const bool is_usage = read.error().field == kTokensField;
@@ -151,7 +156,8 @@ int run(const CommandLine& line) {
   options.dir = line.dir;
   options.endpoint = line.endpoint;
   options.name = "cachectl";
-  options.role = moves_blocks(line) ? Client::Role::admin : Client::Role::runner;
+  const bool is_admin = moves_blocks(line) || line.command == Command::why;
+  options.role = is_admin ? Client::Role::admin : Client::Role::runner;
   options.deadline = in(line.timeout.value_or(kAttachTime));
   auto service = Client::connect(options);
   if (!service) return fail(service_message(line, service.error()));

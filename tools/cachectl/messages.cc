@@ -75,7 +75,8 @@ std::string prompt_message(const CommandLine& line, const Error& error) {
   if (error.field == kTokensField) {
     const bool is_path = error.code == ErrorCode::not_found;
     return "--tokens " + line.tokens.value_or("") + ": " + std::string(error.reason) +
-           (is_path ? "; check the path" : "") + "; see cachectl lookup --help";
+           (is_path ? "; check the path" : "") + "; see cachectl " +
+           (line.command == Command::why ? "why" : "lookup") + " --help";
   }
   const std::string text = "--model " + line.model + ": " + describe(error);
   switch (error.code) {

@@ -34,6 +34,7 @@ struct ClearReport {
 
 [[nodiscard]] std::string as_text(const StatusReport& report);
 [[nodiscard]] std::string as_text(const LookupReport& report);
+[[nodiscard]] std::string as_text(const client::WhyAnswer& answer);
 [[nodiscard]] std::string as_text(const client::TreeView& tree);
 [[nodiscard]] std::string as_text(const DemoteReport& report);
 [[nodiscard]] std::string as_text(const client::FlushOutcome& outcome);
@@ -42,6 +43,7 @@ struct ClearReport {
 // `indented`: over several lines; else one line.
 [[nodiscard]] std::string as_json(const StatusReport& report, bool indented);
 [[nodiscard]] std::string as_json(const LookupReport& report, bool indented);
+[[nodiscard]] std::string as_json(const client::WhyAnswer& answer, bool indented);
 [[nodiscard]] std::string as_json(const client::TreeView& tree, bool indented);
 [[nodiscard]] std::string as_json(const DemoteReport& report, bool indented);
 [[nodiscard]] std::string as_json(const client::FlushOutcome& outcome, bool indented);

@@ -72,6 +72,8 @@ class VirtualClient {
             std::size_t parts, bool skip_read, bool accept_rewrite);
   void admit(SequenceId sequence, std::uint32_t max_new_tokens);
   void lookup(const std::string& weights, std::span<const Token> tokens);
+  // As an administrator or an observer; from others it must be refused.
+  void why(const std::string& weights, std::span<const Token> tokens);
   // As an administrator; from others it must be refused. Of all namespaces and tiers: nullopt.
   void clear(const std::optional<std::string>& weights, const std::optional<Tier>& tier);
   void set_epoch(const std::string& weights, std::uint64_t epoch);
@@ -94,7 +96,7 @@ class VirtualClient {
 
  private:
   enum class Expect : std::uint8_t { success, refusal, anything };
-  enum class Kind : std::uint8_t { other, open, admit, step, lookup, bye };
+  enum class Kind : std::uint8_t { other, open, admit, step, lookup, why, bye };
   struct Access {
     GroupId group;
     SlotId slot;
@@ -110,6 +112,7 @@ class VirtualClient {
     std::string name;
     SequenceId sequence;
     std::vector<Token> tokens;  // open: those it adds
+    std::string weights;        // why
     Sequence opened;            // open, first part
     bool first = false;
     std::uint32_t block_count = 0;  // admit: what is needed
@@ -135,6 +138,12 @@ class VirtualClient {
   void on_delta(const core::TableDelta& delta, std::span<const SlotId> slots);
   void on_ended(const core::StepReply::Ended& ended);
   void on_lookup(const Pending& pending, const core::LookupReply& reply);
+  void on_why(const Pending& pending, const core::WhyReply& reply);
+  void check_reason(const Pending& pending, const core::WhyReply::Span& span, const Digest& key,
+                    std::uint64_t token);
+  // Of the whole blocks of a prompt.
+  [[nodiscard]] std::vector<Digest> keys_of(const std::string& weights,
+                                            std::span<const Token> tokens) const;
   void on_notice(const core::Notice& notice);
   void on_ready(Sequence& sequence, const core::Account& account);
   void expire();

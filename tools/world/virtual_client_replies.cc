@@ -46,6 +46,9 @@ void VirtualClient::on_reply(const Pending& pending, const core::Reply& reply) {
     case Kind::lookup:
       on_lookup(pending, std::get<core::LookupReply>(reply.body));
       break;
+    case Kind::why:
+      on_why(pending, std::get<core::WhyReply>(reply.body));
+      break;
     case Kind::bye:
       gone_ = true;
       sequences_.clear();
@@ -199,6 +202,8 @@ void VirtualClient::on_item_done(const Item& item) {
       break;
     case core::StepOp::publish:
       sequence.published = item.value;
+      world_->note_published(
+          keys_of(sequence.weights, std::span(sequence.tokens).first(item.value)));
       break;
     case core::StepOp::truncate: {
       sequence.tokens.resize(item.value);

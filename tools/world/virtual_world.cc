@@ -172,6 +172,7 @@ void VirtualWorld::check_step(const core::InputView& input, std::uint64_t digest
   if (refused && !was_busy_ && state_digest(*engine_) != digest_before) {
     problem("7: a refused request of kind " + std::to_string(input.index()) + " changed the state");
   }
+  note_cached();
   const Known known{&broken_keys_};
   for (const std::string& text : check(*engine_, known)) problem(text);
   for (const std::string& text : history_.check(*engine_, {&bad_copies_, step_clears_}))
@@ -224,6 +225,16 @@ void VirtualWorld::note_leases(const core::InputView& input) {
   if (ended != wanted) {
     problem("17: the leases of " + std::to_string(ended.size()) + " clients ended, not of those " +
             std::to_string(wanted.size()) + " that were silent for longer");
+  }
+}
+
+void VirtualWorld::note_cached() {
+  const core::PrefixCache* cache = engine_->cache();
+  if (cache == nullptr) return;
+  for (std::uint32_t b = 0; b < cache->records().block_capacity(); ++b) {
+    const BlockId block{b};
+    if (!cache->tree().contains(block) || !cache->has_any_copy(block)) continue;
+    cached_keys_.insert(cache->records().key(block));
   }
 }
 
@@ -385,6 +396,7 @@ void VirtualWorld::restart() {
   unrecovered_.clear();
   broken_keys_.clear();
   bad_copies_.clear();
+  cached_keys_.clear();
   reply_digests_.clear();
   awaiting_.clear();
   replies_.clear();

@@ -4,11 +4,13 @@
 // Owner: the test. Threads: none. Cost: a step is O(slots + blocks), for small pools.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +70,17 @@ class VirtualWorld {
   [[nodiscard]] const KvLayout& layout() const { return options_.layout; }
   [[nodiscard]] ClientId new_client() { return ClientId{next_client_++}; }
   [[nodiscard]] std::uint64_t life() const { return life_; }
+  // --- what a Why may say: keys of blocks that clients published at any time, and of those that
+  // had a copy in this life of the service.
+  void note_published(std::span<const Digest> keys) {
+    published_keys_.insert(keys.begin(), keys.end());
+  }
+  [[nodiscard]] const std::set<Digest>& published_keys() const { return published_keys_; }
+  [[nodiscard]] const std::set<Digest>& cached_keys() const { return cached_keys_; }
+  void count_reason(core::MissReason reason) { ++reasons_[static_cast<std::size_t>(reason)]; }
+  [[nodiscard]] const std::array<std::uint64_t, core::kMissReasonCount>& reasons() const {
+    return reasons_;
+  }
 
   // --- for checks
   [[nodiscard]] std::vector<std::string> check_drained() const {
@@ -112,6 +125,7 @@ class VirtualWorld {
   void finish_sync();
   void plan_recovery();
   void forget_bad_copies();
+  void note_cached();
   void check_step(const core::InputView& input, std::uint64_t digest_before,
                   const std::optional<RequestName>& current);
 
@@ -145,6 +159,8 @@ class VirtualWorld {
   std::set<Digest> durable_keys_;  // on disk with their whole chain when this life began
   std::set<Digest> broken_keys_;
   std::set<BadCopy> bad_copies_;  // told to the Engine, whose move of them goes on
+  std::set<Digest> published_keys_, cached_keys_;
+  std::array<std::uint64_t, core::kMissReasonCount> reasons_{};  // told, by block
   bool disk_formatted_ = false;
   bool disk_off_ = false;
 

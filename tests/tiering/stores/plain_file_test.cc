@@ -1,5 +1,7 @@
 // Names of a store's own files that are something else: nothing behind a symlink is touched, and
 // nothing waits at a FIFO (the test would hang).
+#include "tiering/stores/plain_file.h"
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,7 +13,6 @@
 
 #include "tests/tiering/stores/store_support.h"
 #include "tiering/stores/disk_store.h"
-#include "tiering/stores/plain_file.h"
 
 namespace kv {
 namespace {

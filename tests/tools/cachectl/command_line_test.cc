@@ -48,6 +48,10 @@ TEST(CommandLine, ReadsEveryCommand) {
   EXPECT_EQ(lookup.tokens, "1,2");
   EXPECT_EQ(lookup.required_hit_tokens, 16U);
   EXPECT_EQ(good({"lookup", "--model", "m", "--prompt", ""}).prompt, "");
+  const auto why = good({"why", "--namespace-weights", "w", "--tokens", "3,4"});
+  EXPECT_EQ(why.command, Command::why);
+  EXPECT_EQ(why.weights, "w");
+  EXPECT_EQ(why.tokens, "3,4");
   const auto clear = good({"clear", "--yes"});
   EXPECT_EQ(clear.command, Command::clear);
   EXPECT_EQ(clear.cleared_tier, std::nullopt);
@@ -76,6 +80,8 @@ TEST(CommandLine, AnswersAMistakeWithOneLineAndTheUsageCode) {
       {"tree", "--limit", "0"},
       {"tree", "--limit", "1001"},
       {"lookup", "--tokens", "1"},
+      {"why", "--tokens", "1"},
+      {"why", "--model", "m"},
       {"lookup", "--model", "m"},
       {"lookup", "--model", "m", "--namespace-weights", "w", "--tokens", "1"},
       {"lookup", "--namespace-weights", "w", "--prompt", "text"},
@@ -103,7 +109,7 @@ std::string said(const std::vector<const char*>& arguments) {
 }
 
 TEST(CommandLine, NamesWhatItDoesNotKnowAndTheHelpToLookAt) {
-  const std::string commands = "status, lookup, tree, demote, flush, clear";
+  const std::string commands = "status, lookup, why, tree, demote, flush, clear";
   EXPECT_EQ(said({"statsu"}),
             "error: unknown command statsu; commands: " + commands + "; see cachectl --help");
   EXPECT_EQ(said({"--json"}), "error: name a command: " + commands + "; see cachectl --help");
@@ -175,7 +181,7 @@ TEST(CommandLine, SaysTheLeastAndTheLargestTime) {
 }
 
 TEST(CommandLine, HelpsEveryCommandWithItsOwnExamplesOnly) {
-  const std::vector<const char*> commands{"status", "lookup", "tree", "demote", "flush"};
+  const std::vector<const char*> commands{"status", "lookup", "why", "tree", "demote", "flush"};
   const std::string all = said({"--help"});
   for (const char* command : commands) {
     const std::string example = std::string("  cachectl ") + command;

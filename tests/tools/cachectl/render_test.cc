@@ -1,5 +1,7 @@
 #include "tools/cachectl/render.h"
 
+#include <algorithm>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -251,6 +253,86 @@ TEST(RenderText, WritesBytesInTheLargestUnitThatFits) {
   EXPECT_EQ(bytes_as_text((std::uint64_t{1} << 30U) - 1), "1.0 GiB") << "not 1024.0 MiB";
   EXPECT_EQ(bytes_as_text((std::uint64_t{1} << 20U) - 1), "1.0 MiB");
   EXPECT_EQ(bytes_as_text((std::uint64_t{1023} << 20U)), "1023.0 MiB");
+}
+
+client::WhyAnswer why_example() {
+  using client::MissCause;
+  using client::MissReason;
+  client::WhyAnswer answer;
+  answer.prompt_tokens = 150;
+  answer.hit_tokens_by_tier = {64, 0, 16, 0};
+  answer.computed_tokens = 70;
+  answer.history_ms = 7'200'000;
+  answer.spans = {
+      {.first_token = 80,
+       .token_count = 16,
+       .reason = MissReason::evicted,
+       .cause = MissCause::room,
+       .tier = Tier::disk,
+       .reuses = 3,
+       .ago_ms = 90'000},
+      {.first_token = 96,
+       .token_count = 16,
+       .reason = MissReason::other_namespace,
+       .field = NamespaceField::salt},
+      {.first_token = 112, .token_count = 16, .reason = MissReason::diverged, .position = 119},
+      {.first_token = 128, .token_count = 16, .reason = MissReason::after_divergence},
+      {.first_token = 144, .token_count = 6, .reason = MissReason::below_block}};
+  return answer;
+}
+
+TEST(RenderWhy, GivesALineForEachReason) {
+  EXPECT_EQ(as_text(why_example()),
+            "prompt 150 tokens: device 64, disk 16, computed 70\n"
+            "80-95                 16  evicted                   from the disk tier, 90.0 seconds "
+            "ago, for want of room; it had been hit 3 times\n"
+            "96-111                16  other_namespace           stored under another salt\n"
+            "112-127               16  diverged                  token 119 is the first that "
+            "differs\n"
+            "128-143               16  after_divergence          behind the first token that "
+            "differs\n"
+            "144-149                6  below_block               too few tokens for a block\n"
+            "remembered: what went in the last 2.0 hours\n");
+}
+
+TEST(RenderWhy, GivesFactsInJsonOnlyWhereTheyMeanSomething) {
+  const auto why = json::parse(as_json(why_example(), true));
+  EXPECT_EQ(why["prompt_tokens"], 150);
+  EXPECT_EQ(why["hit_tokens"]["disk"], 16);
+  EXPECT_EQ(why["computed_tokens"], 70);
+  EXPECT_EQ(why["history_ms"], 7'200'000);
+  ASSERT_EQ(why["spans"].size(), 5U);
+  EXPECT_EQ(why["spans"][0], json({{"first_token", 80},
+                                   {"token_count", 16},
+                                   {"reason", "evicted"},
+                                   {"cause", "room"},
+                                   {"tier", "disk"},
+                                   {"ago_ms", 90'000},
+                                   {"reuses", 3},
+                                   {"field", nullptr},
+                                   {"position", nullptr}}));
+  EXPECT_EQ(why["spans"][1]["field"], "salt");
+  EXPECT_TRUE(why["spans"][1]["tier"].is_null());
+  EXPECT_EQ(why["spans"][2]["position"], 119);
+}
+
+TEST(RenderWhy, HasAWordForEveryReasonCauseAndField) {
+  client::WhyAnswer answer;
+  for (std::uint8_t i = 0; i < client::kMissReasonCount; ++i) {
+    answer.spans.push_back({.first_token = i,
+                            .token_count = 1,
+                            .reason = static_cast<client::MissReason>(i),
+                            .cause = static_cast<client::MissCause>(i % client::kMissCauseCount),
+                            .field = static_cast<NamespaceField>(i % kNamespaceFieldCount)});
+  }
+  std::set<std::string> reasons;
+  const auto why = json::parse(as_json(answer, false));
+  for (const auto& span : why["spans"]) {
+    reasons.insert(span["reason"].get<std::string>());
+  }
+  EXPECT_EQ(reasons.size(), std::size_t{client::kMissReasonCount});
+  const std::string text = as_text(answer);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), client::kMissReasonCount + 2);
 }
 
 }  // namespace
