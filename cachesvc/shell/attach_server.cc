@@ -92,7 +92,7 @@ void AttachServer::add_connection(FileDescriptor socket) {
   }
   connection.user = credentials.uid;
   connection.process = credentials.pid;
-  if (connection.user != geteuid() && connection.user != 0) return deny_connection(connection);
+  if (!is_from_our_user(connection.socket.get())) return deny_connection(connection);
   make_room_for(connection.user);
   const std::uint64_t id = connection.id = next_connection_++;
   auto watch = loop_.when_readable(connection.socket.get(), [this, id] { receive(id); });

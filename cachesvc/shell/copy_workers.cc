@@ -11,12 +11,19 @@ namespace kv::shell {
 CopyWorkers::CopyWorkers(std::uint32_t thread_count, const BlockMemory& memory,
                          CompletionQueue& completions)
     : memory_(memory), completions_(completions), jobs_(thread_count) {
-  for (std::uint32_t i = 0; i < thread_count; ++i) {
-    threads_.emplace_back([this] { jobs_.run_jobs([] {}); });
+  try {
+    while (threads_.size() < thread_count) {
+      threads_.emplace_back([this] { jobs_.run_jobs([] {}); });
+    }
+  } catch (...) {  // no more threads: no destructor will end those that run
+    join();
+    throw;
   }
 }
 
-CopyWorkers::~CopyWorkers() {
+CopyWorkers::~CopyWorkers() { join(); }
+
+void CopyWorkers::join() {
   jobs_.close();
   for (std::thread& thread : threads_) thread.join();
 }

@@ -27,6 +27,7 @@ struct TransferTask {
 
 class CopyWorkers {
  public:
+  // throws: std::system_error (no thread left).
   CopyWorkers(std::uint32_t thread_count, const BlockMemory& memory, CompletionQueue& completions);
   ~CopyWorkers();  // finishes what was started
   CopyWorkers(const CopyWorkers&) = delete;
@@ -40,6 +41,7 @@ class CopyWorkers {
   [[nodiscard]] bool finish(std::chrono::steady_clock::time_point deadline);
 
  private:
+  void join();
   void copy(const TransferTask& task);
 
   const BlockMemory& memory_;

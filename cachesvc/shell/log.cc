@@ -2,9 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <mutex>
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 namespace kv::shell {
 namespace {
@@ -49,20 +55,63 @@ LogLevel parse_level(std::string_view text) {
   return static_cast<LogLevel>(found - kNames.begin());
 }
 
+// Writes a line where it can be written at once. Making the descriptor non-blocking would do the
+// same to every other program that has it.
+class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {}
+  [[nodiscard]] std::uint64_t dropped_lines() const { return dropped_lines_; }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    std::string line(formatted.data(), formatted.size());
+    const std::uint64_t untold = dropped_lines_ - told_lines_;
+    // Up to PIPE_BUF bytes go into a pipe that is ready as a whole.
+    const std::string end =
+        untold == 0 ? "\n" : " dropped_log_lines=" + std::to_string(untold) + "\n";
+    line.resize(std::min(line.size() - 1, std::size_t{PIPE_BUF} - end.size()));
+    line += end;
+    if (!write_at_once(line)) {
+      ++dropped_lines_;
+      return;
+    }
+    told_lines_ += untold;
+  }
+  void flush_() override {}
+
+ private:
+  [[nodiscard]] bool write_at_once(std::string_view line) const {
+    pollfd entry{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+    if (poll(&entry, 1, 0) != 1 || (entry.revents & POLLOUT) == 0) return false;
+    ssize_t count = 0;
+    do {
+      count = write(descriptor_, line.data(), line.size());
+    } while (count < 0 && errno == EINTR);
+    return count > 0;
+  }
+
+  int descriptor_;
+  std::atomic<std::uint64_t> dropped_lines_ = 0;
+  std::uint64_t told_lines_ = 0;  // of the dropped ones
+};
+
 }  // namespace
 
 // A logger of its own, not spdlog's registry: nothing global.
 struct Logger::State {
-  explicit State(LogLevel level)
-      : log("cachesvc", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+  State(LogLevel level, int descriptor)
+      : sink(std::make_shared<DescriptorSink>(descriptor)), log("cachesvc", sink) {
     log.set_pattern("ts=%Y-%m-%dT%H:%M:%S.%e%z level=%l %v");
     log.set_level(to_spdlog(level));
-    log.flush_on(spdlog::level::debug);
   }
+  std::shared_ptr<DescriptorSink> sink;  // shared: spdlog takes it so
   spdlog::logger log;
 };
 
-Logger::Logger(std::string_view level) : state_(std::make_unique<State>(parse_level(level))) {}
+Logger::Logger(std::string_view level, int descriptor)
+    : state_(std::make_unique<State>(parse_level(level), descriptor)) {}
 Logger::~Logger() = default;
 
 void Logger::write(LogLevel level, std::string_view event,
@@ -70,6 +119,8 @@ void Logger::write(LogLevel level, std::string_view event,
   if (!state_->log.should_log(to_spdlog(level))) return;
   state_->log.log(to_spdlog(level), format_event(event, fields));
 }
+
+std::uint64_t Logger::dropped_lines() const { return state_->sink->dropped_lines(); }
 
 std::string format_event(std::string_view event, std::initializer_list<LogField> fields) {
   std::string line = "event=";

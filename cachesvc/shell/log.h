@@ -1,6 +1,8 @@
 // Logger: one line of key=value pairs (logfmt) for each event, on stderr. Only the shell logs; the
-// core counts. Never given token text, prompts or secrets. Owner: the service; passed by reference.
-// Threads: any. Cost: one write a line; below the level: none.
+// core counts. Never given token text, prompts or secrets. A line that nobody has room for (a pipe
+// that is not read) is dropped, and the next one that gets through says how many were. Owner: the
+// service; passed by reference. Threads: any; never waits for a reader. Cost: two system calls a
+// line; below the level: none.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +10,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include <unistd.h>
 
 namespace kv::shell {
 
@@ -23,8 +27,8 @@ struct LogField {
 
 class Logger {
  public:
-  // `level`: as service.log_level; an unknown word is info.
-  explicit Logger(std::string_view level);
+  // `level`: as service.log_level; an unknown word is info. The descriptor stays the caller's.
+  explicit Logger(std::string_view level, int descriptor = STDERR_FILENO);
   ~Logger();
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
@@ -33,6 +37,8 @@ class Logger {
 
   void write(LogLevel level, std::string_view event,
              std::initializer_list<LogField> fields = {}) const;
+  // So far; never less.
+  [[nodiscard]] std::uint64_t dropped_lines() const;
 
  private:
   struct State;

@@ -1,8 +1,12 @@
 #include "cachesvc/shell/service.h"
 
 #include <cstdlib>
+#include <mutex>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +23,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick(50);
 constexpr std::uint32_t kNoticesSpare = 64;
+constexpr std::size_t kOtherThreads = 6;            // the disk's, ZeroMQ's 2, RocksDB's 3
 constexpr std::size_t kWaitingConnectionsMax = 64;  // of one user, to the attach socket
 
 StartProblem to_problem(const Error& error, std::string_view what, std::string remedy) {
@@ -61,6 +66,26 @@ core::Engine::Options engine_options(const Config& config, bool disk_is_usable) 
   options.hash_seed = random_id().a;
   options.write_through = config.write_through;
   return options;
+}
+
+// Libraries meet the lack of a thread with abort(): it is found out before them.
+bool can_make_threads(std::size_t count) {
+  std::mutex gate;
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  bool could = true;
+  {
+    const std::lock_guard closed(gate);  // all of them at one time
+    try {
+      while (threads.size() < count) {
+        threads.emplace_back([&gate] { const std::lock_guard passes(gate); });
+      }
+    } catch (const std::system_error&) {
+      could = false;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  return could;
 }
 
 bool is_readable(int descriptor) {
@@ -129,6 +154,12 @@ Service::~Service() = default;
 
 std::variant<std::unique_ptr<Service>, StartProblem> Service::make(const Options& options) {
   const Config& config = options.config;
+  const std::size_t thread_count = config.transfer_workers + kOtherThreads;
+  if (!can_make_threads(thread_count)) {
+    return StartProblem{"the system refuses the " + std::to_string(thread_count) +
+                            " threads that the service needs",
+                        "raise the limits of processes and memory, or lower transfer.workers"};
+  }
   auto taken = ServiceDir::take(config);
   if (auto* problem = std::get_if<StartProblem>(&taken)) return std::move(*problem);
   auto memory = BlockMemory::make(config.device_bytes, config.host_bytes);
@@ -172,6 +203,7 @@ Result<void> Service::State::start() {
          loop.when_readable(completions->descriptor(), [this] { host->turn(); }));
   tick_watch = loop.every(kTick, [this] {
     counters.refused_connections = refused_connections() + cut_connections();
+    counters.dropped_log_lines = log.dropped_lines();
     host->tick();
   });
   if (options.handle_signals) {

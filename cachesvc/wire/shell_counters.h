@@ -31,6 +31,8 @@ struct ShellCounters {
   std::uint64_t malformed_attaches = 0;          // no valid packet
   std::uint64_t refused_attach_connections = 0;  // that did not enter, or too few descriptors
   std::uint64_t attach_pauses = 0;               // no descriptor was left to accept with
+  // --- the log
+  std::uint64_t dropped_log_lines = 0;  // nobody reads standard error
   // --- the disk
   std::uint64_t disk_failures = 0;    // the store could not be opened, or its index not be read
   std::uint64_t damaged_indexes = 0;  // set aside at open: the disk tier started empty
@@ -58,6 +60,7 @@ inline constexpr std::array kShellCounterNames{
     ShellCounterName{"malformed_attaches", &ShellCounters::malformed_attaches},
     ShellCounterName{"refused_attach_connections", &ShellCounters::refused_attach_connections},
     ShellCounterName{"attach_pauses", &ShellCounters::attach_pauses},
+    ShellCounterName{"dropped_log_lines", &ShellCounters::dropped_log_lines},
     ShellCounterName{"disk_failures", &ShellCounters::disk_failures},
     ShellCounterName{"damaged_indexes", &ShellCounters::damaged_indexes},
 };

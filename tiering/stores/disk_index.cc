@@ -61,6 +61,7 @@ rocksdb::Options options_of(rocksdb::Env* environment) {
   options.write_buffer_size = 32 * kMebibyte;
   options.max_background_jobs = 2;
   options.max_open_files = 256;
+  options.max_file_opening_threads = 1;  // where there is no thread left it would end the process
   options.paranoid_checks = true;
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   options.avoid_flush_during_shutdown = false;
@@ -89,6 +90,15 @@ Result<void> check_files(const std::string& directory) {
     }
   }
   return {};  // what cannot be listed RocksDB reports
+}
+
+// RocksDB makes its threads when it first needs them, in places where it cannot say that there are
+// none. Here that is an error like others.
+void make_threads(rocksdb::Env& environment) {
+  for (const auto priority : {rocksdb::Env::Priority::LOW, rocksdb::Env::Priority::HIGH}) {
+    environment.SetBackgroundThreads(1, priority);
+    environment.Schedule([](void*) {}, nullptr, priority);
+  }
 }
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
@@ -129,6 +139,7 @@ Result<std::unique_ptr<DiskIndex>> DiskIndex::open(const std::string& directory,
     auto state = std::make_unique<State>();
     state->directory = directory;
     state->environment = environment;
+    make_threads(environment == nullptr ? *rocksdb::Env::Default() : *environment);
     KV_TRY_VOID(check_files(directory));
     KV_TRY_VOID(state->reopen());
     return std::unique_ptr<DiskIndex>(new DiskIndex(std::move(state)));

@@ -1,0 +1,104 @@
+// A system that gives no more threads: a small limit of address space refuses their stacks.
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <variant>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cachesvc/shell/copy_workers.h"
+#include "cachesvc/shell/service.h"
+#include "tests/cachesvc/shell/running_service.h"
+#include "tests/cachesvc/shell/temp_dir.h"
+#include "tiering/stores/disk_store.h"
+
+namespace kv::shell {
+namespace {
+
+constexpr int kTold = 7;
+constexpr int kMissed = 8;
+constexpr std::uint32_t kThreads = 64;
+
+// From here on this process gets a few stacks of threads more, of 64 MiB each, and not 64.
+void refuse_threads(int few) {
+  constexpr rlim_t kStackBytes = rlim_t{64} << 20U;
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t taken = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+  const rlim_t bytes = taken + kStackBytes * static_cast<rlim_t>(few) + kStackBytes / 2;
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(1);
+}
+
+class FewThreadsDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer's own memory is over any limit of address space";
+#endif
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+  }
+};
+
+TEST_F(FewThreadsDeathTest, TheServiceSaysSoInsteadOfStarting) {
+  const auto start_and_exit = [] {
+    const tests::TempDir dir;
+    auto options = tests::options_in(dir.path());
+    options.config.transfer_workers = kThreads;
+    refuse_threads(10);
+    const auto made = Service::make(options);
+    const auto* const problem = std::get_if<StartProblem>(&made);
+    if (problem == nullptr) std::_Exit(kMissed);
+    const bool told = problem->message == "the system refuses the 70 threads that the service needs";
+    std::_Exit(told ? kTold : 1);
+  };
+  EXPECT_EXIT(start_and_exit(), testing::ExitedWithCode(kTold), "");
+}
+
+TEST_F(FewThreadsDeathTest, CopyWorkersThatCannotAllBeMadeEndThoseThatWere) {
+  const auto make_and_exit = [] {
+    const auto memory = BlockMemory::make(1U << 16U, 1U << 16U);
+    const auto completions = CompletionQueue::make();
+    refuse_threads(3);
+    try {
+      const CopyWorkers workers(kThreads, *memory, **completions);
+    } catch (const std::system_error&) {
+      std::_Exit(kTold);
+    }
+    std::_Exit(kMissed);
+  };
+  EXPECT_EXIT(make_and_exit(), testing::ExitedWithCode(kTold), "");
+}
+
+// RocksDB's threads are its own; where it finds none the store says so.
+TEST_F(FewThreadsDeathTest, ADiskStoreThatFindsNoneIsUnavailable) {
+  const KvLayout layout{.block_tokens = 16,
+                        .groups = {{.layer_count = 1,
+                                    .kv_head_count = 1,
+                                    .head_dim_k = 4,
+                                    .head_dim_v = 4,
+                                    .k_dtype = DType::f32,
+                                    .v_dtype = DType::f32}}};
+  for (int few = 0; few < 3; ++few) {
+    const auto open_and_exit = [&] {
+      const tests::TempDir dir;
+      refuse_threads(few);
+      const auto store = DiskStore::open({.directory = dir.path() + "/disk", .bytes = 1U << 20U},
+                                         layout);
+      if (store) std::_Exit(kMissed);
+      std::_Exit(store.error().code == ErrorCode::unavailable ? kTold : 1);
+    };
+    EXPECT_EXIT(open_and_exit(), testing::ExitedWithCode(kTold), "") << few;
+  }
+}
+
+}  // namespace
+}  // namespace kv::shell
