@@ -97,14 +97,20 @@ void EngineProgram::event() {
   }
   if (kind == 2) return time_passes();
   if (kind == 3) {
-    if (take() >= 224) step(core::ClientGone{ClientId(1 + take_below(kClients))});
+    const std::uint8_t byte = take();
+    if (byte >= 224) step(core::ClientGone{ClientId(1 + take_below(kClients))});
+    if (byte < 8) {
+      ++counts_.disk_offs;
+      step(core::DiskOff{});
+    }
     return;
   }
   if (kind == 4) {
     if (!syncs_.empty()) end_sync(take_below(4) != 0);
     return;
   }
-  if (kind < 12) {
+  if (kind == 11) return repeat_report(take());
+  if (kind < 11) {
     if (transfers_.empty()) return;
     const std::uint8_t byte = take();
     return end_transfer(byte % transfers_.size(), byte < 224 ? 0 : take());
@@ -112,11 +118,13 @@ void EngineProgram::event() {
   request(1 + take_below(kClients), take());
 }
 
-// Mostly moments; now and then long enough for a lease to end.
+// Mostly moments; now and then long enough for a lease to end, unless nobody could be heard.
 void EngineProgram::time_passes() {
   const std::uint8_t byte = take();
-  now_ += std::chrono::milliseconds(byte >= 252 ? 11'000 : byte);
-  step(core::Tick{});
+  now_ += std::chrono::milliseconds(byte >= 240 ? 11'000 : byte);
+  const bool is_pause = byte % 4 == 1;
+  counts_.pauses += is_pause ? 1 : 0;
+  step(core::Tick{.unheard = std::chrono::milliseconds(is_pause ? 100 * take() : 0)});
 }
 
 void EngineProgram::attach(std::uint64_t client) {
@@ -197,8 +205,8 @@ Frame EngineProgram::attach_pool(const FrameHeader& header) {
       RequestBody::AttachPool,
       [this](FlatBufferBuilder& builder) {
         const std::uint32_t layers = take_below(8) == 7 ? 2 : 1;
-        const std::vector<wire::LayerGroup> groups{
-            wire::LayerGroup(0, 0, 0, layers, 1, 8, 8, 0, 0)};
+        const std::vector<wire::LayerGroup> groups(
+            take_below(4) == 3 ? 2 : 1, wire::LayerGroup(0, 0, 0, layers, 1, 8, 8, 0, 0));
         const auto vector = builder.CreateVectorOfStructs(groups);
         return wire::CreateAttachPool(builder, wire::CreateLayout(builder, kBlockTokens, vector));
       },
@@ -301,6 +309,7 @@ void EngineProgram::submit(std::span<const std::byte> frame) {
 void EngineProgram::end_transfer(std::size_t index, std::uint8_t outcomes) {
   const auto [transfer, keys] = transfers_[index];
   transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));
+  last_ended_ = transfer;
   std::vector<core::BlockOutcome> results(transfer.block_count, core::BlockOutcome::ok);
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (((outcomes >> (i % 8)) & 1U) == 0) continue;
@@ -315,6 +324,20 @@ void EngineProgram::end_transfer(std::size_t index, std::uint8_t outcomes) {
   std::vector<std::uint32_t> checksums;
   if (transfer.from == Tier::device) checksums.assign(transfer.block_count, 0x12345678U);
   step(core::TransferDone{.id = transfer.id, .outcomes = results, .checksums = checksums});
+}
+
+// Of one that was told already: it changes nothing, whatever it says now.
+void EngineProgram::repeat_report(std::uint8_t outcomes) {
+  if (last_ended_.id.is_none()) return;
+  ++counts_.repeated_reports;
+  const std::vector<core::BlockOutcome> results(
+      last_ended_.block_count,
+      static_cast<core::BlockOutcome>(outcomes % core::kBlockOutcomeCount));
+  std::vector<std::uint32_t> checksums;
+  if (last_ended_.from == Tier::device) checksums.assign(last_ended_.block_count, outcomes);
+  const std::uint64_t before = world::state_digest(engine_);
+  step(core::TransferDone{.id = last_ended_.id, .outcomes = results, .checksums = checksums});
+  KV_CHECK(world::state_digest(engine_) == before);
 }
 
 void EngineProgram::end_sync(bool ok) {

@@ -29,6 +29,7 @@ class EngineProgram {
 
   struct Counts {
     std::uint32_t requests = 0, refused_frames = 0, replies = 0, ok_replies = 0, transfers = 0;
+    std::uint32_t repeated_reports = 0, pauses = 0, disk_offs = 0;
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
   [[nodiscard]] const core::Engine& engine() const { return engine_; }
@@ -54,6 +55,7 @@ class EngineProgram {
   [[nodiscard]] Frame clear(const FrameHeader& header);
   void submit(std::span<const std::byte> frame);
   void end_transfer(std::size_t index, std::uint8_t outcomes);
+  void repeat_report(std::uint8_t outcomes);
   void end_sync(bool ok);
   void step(const core::InputView& input);
   void carry_out();
@@ -72,7 +74,8 @@ class EngineProgram {
     std::vector<Digest> keys;  // of its blocks
   };
   std::deque<Transfer> transfers_;  // begun and not ended
-  std::set<Digest> broken_keys_;    // of blocks that lost a copy to an error
+  core::StartTransfer last_ended_;
+  std::set<Digest> broken_keys_;  // of blocks that lost a copy to an error
   std::set<std::pair<ClientId, RequestId>> open_requests_;  // not answered: jobs may be running
   std::deque<std::uint64_t> syncs_;
   std::uint32_t steps_ = 0;

@@ -2,9 +2,15 @@
 // promises for many seeds in every build.
 #include "tests/fuzz/engine_program.h"
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "allocator/base/prng.h"
+#include "cachesvc/core/prefix_cache.h"
 
 namespace kv::testing {
 namespace {
@@ -19,6 +25,7 @@ std::vector<std::uint8_t> random_bytes(std::uint64_t seed, std::size_t count) {
 TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
   EngineProgram::Counts total;
   core::Counters counters;
+  std::uint32_t two_groups = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     const std::vector<std::uint8_t> bytes = random_bytes(seed, 4'000);
@@ -29,6 +36,10 @@ TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
     total.replies += program.counts().replies;
     total.ok_replies += program.counts().ok_replies;
     total.transfers += program.counts().transfers;
+    total.repeated_reports += program.counts().repeated_reports;
+    total.pauses += program.counts().pauses;
+    total.disk_offs += program.counts().disk_offs;
+    two_groups += program.engine().cache()->layout().groups.size() == 2 ? 1 : 0;
     const core::Counters& got = program.engine().status().counters;
     counters.admissions += got.admissions;
     counters.published_blocks += got.published_blocks;
@@ -48,6 +59,10 @@ TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
   EXPECT_GT(total.ok_replies, 1'000U);
   EXPECT_GT(total.replies, total.ok_replies);
   EXPECT_GT(total.transfers, 300U);
+  EXPECT_GT(total.repeated_reports, 100U);
+  EXPECT_GT(total.pauses, 100U);
+  EXPECT_GT(total.disk_offs, 10U);
+  EXPECT_GT(two_groups, 30U);
   EXPECT_GT(counters.admissions, 100U);
   EXPECT_GT(counters.published_blocks, 100U);
   EXPECT_GT(counters.hit_tokens[tier_index(Tier::device)], 0U);
@@ -58,6 +73,22 @@ TEST(EngineProgram, KeepsItsPromisesForThreeHundredSeeds) {
   EXPECT_GT(counters.expired_clients, 10U);
   EXPECT_GT(counters.cleared_blocks, 10U);
   EXPECT_GT(counters.uncacheable_blocks, 0U);
+}
+
+// Inputs that a fuzzer kept, each for something that no other reaches.
+TEST(EngineProgram, KeepsItsPromisesForTheCorpus) {
+  std::size_t count = 0;
+  const std::string folder = std::string(KV_SOURCE_DIR) + "/tests/fuzz/corpus/engine_dispatch";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().string());
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
+    const std::vector<std::uint8_t> bytes(text.begin(), text.end());
+    EngineProgram program(bytes);
+    program.run();
+    ++count;
+  }
+  EXPECT_GT(count, 100U);
 }
 
 }  // namespace
