@@ -32,6 +32,7 @@ void RandomRun::drop_client(std::size_t index, bool orderly) {
 void RandomRun::restart() {
   note("the service restarts");
   earlier_lives_.push_back(world_.engine().status().counters);
+  earlier_digest_ = digest();
   clients_.clear();
   said_bye_.clear();
   world_.restart();

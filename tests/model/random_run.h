@@ -13,6 +13,7 @@
 
 #include "allocator/base/prng.h"
 #include "cachesvc/core/actions.h"
+#include "tools/world/fingerprint.h"
 #include "tools/world/virtual_client.h"
 #include "tools/world/virtual_world.h"
 
@@ -28,6 +29,10 @@ class RandomRun {
   [[nodiscard]] const world::VirtualWorld& world() const { return world_; }
   // Of all lives of the service in this run.
   [[nodiscard]] core::Counters counters() const;
+  // Of all actions of all lives.
+  [[nodiscard]] std::uint64_t digest() const {
+    return world::mix(earlier_digest_, world_.digest());
+  }
   // What this run did that no counter of the service tells.
   struct Events {
     std::uint64_t freed_waiting = 0, freed_loading = 0;  // sequences
@@ -93,6 +98,7 @@ class RandomRun {
   std::uint64_t next_sequence_ = 1;
   std::uint64_t sequences_max_;  // open at one time: crowded runs, and others
   std::vector<core::Counters> earlier_lives_;
+  std::uint64_t earlier_digest_ = 0;
   Events events_;
   std::uint32_t quiet_ = 0;  // operations to come in which nothing happens by itself
   bool log_kept_ = false;

@@ -21,14 +21,17 @@ void RandomRun::open(Client& client) {
   const SequenceId sequence{prng_.chance(1, 10) ? 1 : next_sequence_++};
   if (client.sequences().contains(sequence)) return;
   note("client " + std::to_string(client.id().value) + " opens " + std::to_string(sequence.value));
-  client.open(sequence, random_weights(), tokens, parts, prng_.chance(1, 10), prng_.chance(4, 5));
+  const std::string weights = random_weights();
+  const bool skip_read = prng_.chance(1, 10);
+  client.open(sequence, weights, tokens, parts, skip_read, prng_.chance(4, 5));
 }
 
 bool RandomRun::admit(Client& client) {
   for (auto& [id, sequence] : client.sequences()) {
     if (sequence.admitted || sequence.admitting || prng_.chance(1, 3)) continue;
     note("client " + std::to_string(client.id().value) + " admits " + std::to_string(id.value));
-    client.admit(id, static_cast<std::uint32_t>(prng_.below(prng_.chance(1, 10) ? 40 : 4)));
+    const std::uint64_t new_tokens_max = prng_.chance(1, 10) ? 40 : 4;
+    client.admit(id, static_cast<std::uint32_t>(prng_.below(new_tokens_max)));
     return true;
   }
   return false;
@@ -63,7 +66,8 @@ void RandomRun::lookup(Client& client) {
     return;
   }
   note("lookup");
-  client.lookup(random_weights(), random_tokens(30));
+  const std::string weights = random_weights();
+  client.lookup(weights, random_tokens(30));
 }
 
 void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
@@ -177,7 +181,8 @@ void RandomRun::ask_admin(Client& client) {
 void RandomRun::ask_to_clear(Client& client) {
   note("clear or new epoch");
   if (prng_.chance(1, 3)) {
-    client.set_epoch(random_weights(), prng_.below(4));
+    const std::string weights = random_weights();
+    client.set_epoch(weights, prng_.below(4));
     return;
   }
   std::optional<std::string> weights;
