@@ -15,7 +15,6 @@
 #include "cachesvc/program/usage_error.h"
 #include "tools/cachesim/cache_model.h"
 #include "tools/cachesim/exit_code.h"
-#include "tools/cachesim/replay/sim_config.h"
 
 namespace kv::cachesim {
 namespace {
@@ -39,6 +38,7 @@ constexpr const char* kExamples = R"(Examples:
   cachesim hits trace.jsonl.gz --policy lru arc min_bypass --capacity-blocks 16384 --json
   cachesim hits weka_requests.jsonl.gz --sessions 100 --policy lru --capacity-blocks 5616
   cachesim replay trace.jsonl.gz --config SIM.toml
+  cachesim sweep trace.jsonl.gz --config SIM.toml --vary host.capacity=0,256GiB,1TiB
 )";
 
 std::string help_of_hits() {
@@ -109,17 +109,10 @@ std::string check_setting(const std::string& text) {
   return "'" + text + "' is no setting: write section.key=value";
 }
 
-void add_replay(CLI::App& app, CommandLine& line) {
-  auto* replay =
-      app.add_subcommand("replay", "the service's engine on a trace, under virtual time");
-  replay->footer(sim_keys_as_help() + "\n" + kFormatsHelp +
-                 "Examples:\n  cachesim replay trace.jsonl.gz --config SIM.toml\n"
-                 "  cachesim replay trace.jsonl.gz --set host.capacity=1TiB --json\n" +
-                 kExitCodes);
-  add_reading(*replay, line);
-  replay->add_option("--config", line.config, "SIM.toml: machines and load (default: as below)");
-  replay
-      ->add_option_function<std::vector<std::string>>(
+void add_settings(CLI::App& command, CommandLine& line) {
+  command.add_option("--config", line.config, "SIM.toml: machines and load (default: as below)");
+  command
+      .add_option_function<std::vector<std::string>>(
           "--set",
           [&line](const std::vector<std::string>& texts) {
             for (const std::string& text : texts) {
@@ -129,7 +122,50 @@ void add_replay(CLI::App& app, CommandLine& line) {
           },
           "section.key=value: wins over the file")
       ->check(check_setting);
+}
+
+void add_replay(CLI::App& app, CommandLine& line) {
+  auto* replay =
+      app.add_subcommand("replay", "the service's engine on a trace, under virtual time");
+  replay->footer(sim_keys_as_help() + "\n" + kFormatsHelp +
+                 "Examples:\n  cachesim replay trace.jsonl.gz --config SIM.toml\n"
+                 "  cachesim replay trace.jsonl.gz --set host.capacity=1TiB --json\n" +
+                 kExitCodes);
+  add_reading(*replay, line);
+  add_settings(*replay, line);
   replay->callback([&line] { line.command = Command::replay; });
+}
+
+std::string check_variation(const std::string& text) {
+  if (parse_variation(text)) return {};
+  return "'" + text + "' varies nothing: write section.key=value,value,...";
+}
+
+void add_sweep(CLI::App& app, CommandLine& line) {
+  auto* sweep =
+      app.add_subcommand("sweep", "a replay for each combination of settings, a row each");
+  sweep->footer(sim_keys_as_help() + "\n" + kFormatsHelp +
+                "Examples:\n"
+                "  cachesim sweep trace.jsonl.gz --vary host.capacity=0,256GiB,1TiB\n"
+                "  cachesim sweep trace.jsonl.gz --config SIM.toml --vary instance.count=2,4 "
+                "instance.router=prefix,random --json\n" +
+                kExitCodes);
+  add_reading(*sweep, line);
+  add_settings(*sweep, line);
+  sweep
+      ->add_option_function<std::vector<std::string>>(
+          "--vary",
+          [&line](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              if (auto variation = parse_variation(text)) line.variations.push_back(*variation);
+            }
+          },
+          "section.key=value,value,...: what changes from row to row")
+      ->required()
+      ->check(check_variation);
+  sweep->add_option("--jobs", line.jobs, "replays at one time (default: one a processor)")
+      ->check(CLI::Range(1U, 1'024U));
+  sweep->callback([&line] { line.command = Command::sweep; });
 }
 
 void add_commands(CLI::App& app, CommandLine& line) {
@@ -162,6 +198,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
     if (line.policies.empty()) line.policies = {"lru"};
   });
   add_replay(app, line);
+  add_sweep(app, line);
 }
 
 }  // namespace

@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "tools/cachesim/read_trace.h"
+#include "tools/cachesim/replay/sim_config.h"
+#include "tools/cachesim/replay/variation.h"
 
 namespace kv::cachesim {
 
-enum class Command : std::uint8_t { info, hits, replay };
+enum class Command : std::uint8_t { info, hits, replay, sweep };
 
 // So many blocks, or so many of the trace's unique blocks.
 struct Capacity {
@@ -32,9 +33,12 @@ struct CommandLine {
   std::vector<std::string> policies;
   std::vector<Capacity> capacities;
   bool time = false;
-  // replay
+  // replay and sweep
   std::optional<std::string> config;
-  std::vector<std::pair<std::string, std::string>> settings;  // section.key, value
+  Settings settings;
+  // sweep
+  std::vector<Variation> variations;
+  unsigned jobs = 0;  // replays at one time; 0: as many as processors
 };
 
 // What to do instead of a command: print `text` (to stdout when `exit_code` is 0) and end.

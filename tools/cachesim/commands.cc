@@ -11,6 +11,7 @@
 #include "tools/cachesim/hits.h"
 #include "tools/cachesim/progress.h"
 #include "tools/cachesim/replay/replay_command.h"
+#include "tools/cachesim/replay/sweep_command.h"
 #include "tools/cachesim/reuse.h"
 
 namespace kv::cachesim {
@@ -241,9 +242,11 @@ int run(const CommandLine& line) {
     case Command::hits:
       return run_hits(line, progress, trace);
     case Command::replay:
+      return run_replay(line, progress, trace);
+    case Command::sweep:
       break;
   }
-  return run_replay(line, progress, trace);
+  return run_sweep(line, progress, trace);
 }
 
 }  // namespace kv::cachesim

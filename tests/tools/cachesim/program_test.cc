@@ -57,9 +57,10 @@ TEST(CachesimProgram, SaysWhatItDoesNotKnowAndItsVersion) {
     EXPECT_EQ(run.out, "");
     return run.err;
   };
-  EXPECT_EQ(said({}), "error: name a command: info, hits, replay; see cachesim --help\n");
-  EXPECT_EQ(said({"hit"}),
-            "error: unknown command hit; commands: info, hits, replay; see cachesim --help\n");
+  EXPECT_EQ(said({}), "error: name a command: info, hits, replay, sweep; see cachesim --help\n");
+  EXPECT_EQ(
+      said({"hit"}),
+      "error: unknown command hit; commands: info, hits, replay, sweep; see cachesim --help\n");
   EXPECT_EQ(said({"info", "--bogus"}), "error: unknown option --bogus; see cachesim info --help\n");
   EXPECT_EQ(cachesim({"--version"}).out, "cachesim " KV_VERSION "\n");
 }
@@ -157,6 +158,29 @@ TEST(CachesimProgram, ReplayNamesWhatIsWrongWithItsConfiguration) {
   }
 }
 
+TEST(CachesimProgram, SweepHasARowForEachCombination) {
+  const TempFolder folder;
+  const std::string trace = folder.file("trace", kTrace);
+  const ProgramResult run = cachesim({"sweep", trace, "--vary", "device.capacity=128MiB,256MiB",
+                                      "arrivals.speed=1,2", "--set", "run.mode=counts", "--json"});
+  ASSERT_EQ(run.exit_code, kExitOk) << run.err;
+  const json rows = json::parse(run.out)["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0]["settings"], (json{{"device.capacity", "128MiB"}, {"arrivals.speed", "1"}}));
+  EXPECT_EQ(rows[1]["settings"], (json{{"device.capacity", "128MiB"}, {"arrivals.speed", "2"}}));
+  EXPECT_EQ(rows[0]["report"]["block_hits"], 2);  // as hits of lru with 2 and with 4 blocks
+  EXPECT_EQ(rows[3]["report"]["block_hits"], 4);
+  for (const auto& [variation, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"host.capacity", "varies nothing"},
+           {"host.capcity=0,1GiB", "the nearest key is host.capacity"},
+           {"device.capacity=1GiB,1B", "less than one block"}}) {
+    const ProgramResult wrong = cachesim({"sweep", trace, "--vary", variation});
+    EXPECT_EQ(wrong.exit_code, kExitUsage);
+    EXPECT_EQ(wrong.out, "");
+    EXPECT_NE(wrong.err.find(expected), std::string::npos) << wrong.err;
+  }
+}
+
 TEST(CachesimProgram, PrintsTheSameBytesEveryTime) {
   const TempFolder folder;
   const std::string path = folder.file("trace", kTrace);
@@ -165,6 +189,7 @@ TEST(CachesimProgram, PrintsTheSameBytesEveryTime) {
         {"hits", path, "--policy", "lru", "arc", "s3fifo", "gdsf", "lfu-da", "--capacity-blocks",
          "3"},
         {"replay", path, "--set", "host.capacity=1GiB"},
+        {"sweep", path, "--vary", "host.capacity=0,1GiB,2GiB,3GiB", "--jobs", "3"},
         {"replay", path, "--json", "--set", "instance.count=2", "instance.router=random"}}) {
     const ProgramResult first = cachesim(arguments);
     const ProgramResult second = cachesim(arguments);
@@ -213,7 +238,7 @@ TEST(CachesimProgram, NamesWhatIsWrongWithTheCommandLine) {
   const std::string path = folder.file("trace", kTrace);
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
       {{}, "name a command"},
-      {{"hit"}, "info, hits, replay"},
+      {{"hit"}, "info, hits, replay, sweep"},
       {{"info"}, "FILE"},
       {{"info", folder.path("nothing")}, "nothing"},
       {{"hits", path}, "--capacity-blocks"},
