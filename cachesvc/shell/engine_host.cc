@@ -19,6 +19,7 @@ EngineHost::EngineHost(const Parts& parts, const Options& options)
       own_client_(options.own_client),
       message_bytes_max_(options.message_bytes_max),
       bye_(options.bye),
+      disk_path_(options.disk_path),
       engine_(options.engine),
       encoder_(options.boot, &parts.counters),
       ticked_at_(boot_time_now()) {}
@@ -29,7 +30,8 @@ void EngineHost::recover(const KvLayout& layout) {
     ++parts_.counters.disk_failures;
     parts_.log.write(LogLevel::error, "disk_refused",
                      {{"reason", "a block of its layout does not fit the tiers"},
-                      {"remedy", "raise device.bytes, or move DIR/disk away"}});
+                      {"remedy", "raise device.bytes, or move " + disk_path_ + " away"}});
+    set_disk_problem(disk_path_ + ": a block of its layout does not fit the tiers");
     return;
   }
   is_recovering_ = true;
@@ -365,11 +367,15 @@ void EngineHost::handle(const DiskSyncCompletion& completion) {
 
 void EngineHost::report_disk_failure(const Error& error) {
   ++parts_.counters.disk_failures;
-  parts_.log.write(LogLevel::error, "disk_failed",
-                   {{"code", error_name(error.code)},
-                    {"reason", error.reason},
-                    {"field", error.field},
-                    {"remedy", "check DIR/disk and start again; nothing is kept there till then"}});
+  parts_.log.write(
+      LogLevel::error, "disk_failed",
+      {{"code", error_name(error.code)},
+       {"reason", error.reason},
+       {"field", error.field},
+       {"remedy", "check " + disk_path_ + " and start again; nothing is kept there till then"}});
+  std::string problem = disk_path_ + ": " + std::string(error.reason);
+  if (!error.field.empty()) problem += " (" + std::string(error.field) + ")";
+  set_disk_problem(std::move(problem));
 }
 
 void EngineHost::log_bad_blocks_seldom() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cachesvc/core/engine.h"
@@ -47,12 +48,15 @@ class EngineHost {
     ClientId own_client;  // for the flush at the end; no one else's
     std::size_t message_bytes_max = codec::kMessageBytesMax;  // a longer request is too_large
     std::function<void(ClientId)> bye;                        // a client said it; may be empty
+    std::string disk_path;                                    // for messages
   };
 
   EngineHost(const Parts& parts, const Options& options);
 
   // Blocks of this layout are on the disk: makes the tiers for it, and recovers them while serving.
   void recover(const KvLayout& layout);
+  // Why the configured disk tier is off, for people: status says so.
+  void set_disk_problem(std::string problem) { encoder_.set_disk_problem(std::move(problem)); }
 
   // A client was taken in; its process is dead (or it said Bye and is forgotten).
   void attach(ClientId id, const ClientRegistry::Client& client);
@@ -99,6 +103,7 @@ class EngineHost {
   ClientId own_client_;
   std::size_t message_bytes_max_;
   std::function<void(ClientId)> bye_;
+  std::string disk_path_;
   core::Engine engine_;
   codec::RequestDecoder decoder_;
   codec::ReplyEncoder encoder_;

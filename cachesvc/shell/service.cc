@@ -13,6 +13,7 @@
 
 #include "cachesvc/shell/accept_guard.h"
 #include "cachesvc/shell/attach_server.h"
+#include "cachesvc/shell/disk_place.h"
 #include "cachesvc/shell/engine_host.h"
 #include "cachesvc/shell/kernel_sources.h"
 #include "cachesvc/shell/receive_guard.h"
@@ -36,12 +37,14 @@ DiskStore::Io to_io(std::string_view word) {
   return DiskStore::Io::automatic;
 }
 
+std::string disk_path(const Config& config) { return config.dir + "/disk"; }
+
 // Calls `on_opened` on the worker's thread.
 DiskWorker::Opener disk_opener(const Config& config,
                                std::function<void(const DiskStore&)> on_opened) {
   return [config, report = std::move(on_opened)](
              const KvLayout& layout) -> Result<std::unique_ptr<BlobStore>> {
-    KV_TRY(std::unique_ptr<DiskStore> store, DiskStore::open({.directory = config.dir + "/disk",
+    KV_TRY(std::unique_ptr<DiskStore> store, DiskStore::open({.directory = disk_path(config),
                                                               .bytes = config.disk_bytes,
                                                               .io = to_io(config.disk_io)},
                                                              layout));
@@ -120,6 +123,8 @@ struct Service::State {
 
   [[nodiscard]] Result<void> start();
   void start_engine();
+  [[nodiscard]] std::string look_at_disk(std::optional<KvLayout>& found);
+  void warn_of_small_disk(const std::string& path) const;
   [[nodiscard]] Result<AttachServer::Ticket> enter(AttachServer::Peer peer);
   void leave(ClientId id);
   [[nodiscard]] Result<AttachServer::Memory> share(ClientId client, codec::AttachKind kind);
@@ -216,30 +221,63 @@ void Service::State::start_engine() {
   const Config& config = options.config;
   std::optional<KvLayout> on_disk;
   bool disk_is_usable = config.disk_bytes > 0;
+  std::string problem;
   if (disk_is_usable) {
-    auto found = DiskStore::peek(config.dir + "/disk");
-    disk_is_usable = found.has_value();
-    if (found) {
-      on_disk = *std::move(found);
-    } else {
-      disk_refusal = error_name(found.error().code);
-      log.write(LogLevel::error, "disk_refused",
-                {{"code", error_name(found.error().code)},
-                 {"reason", found.error().reason},
-                 {"remedy", "move " + config.dir + "/disk away; this run has no disk tier"}});
-    }
+    problem = look_at_disk(on_disk);
+    disk_is_usable = problem.empty();
   }
   const EngineHost::Parts parts{loop,         log,    *router, clients, memory,
                                 *completions, copies, disk,    counters};
   host = std::make_unique<EngineHost>(
-      parts,
-      EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client,
-                          static_cast<std::size_t>(config.message_bytes), [this](ClientId id) {
-                            if (attach != nullptr) attach->retire(id);
-                          }});
+      parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client,
+                                 static_cast<std::size_t>(config.message_bytes),
+                                 [this](ClientId id) {
+                                   if (attach != nullptr) attach->retire(id);
+                                 },
+                                 disk_path(config)});
+  if (!problem.empty()) host->set_disk_problem(std::move(problem));
   if (!on_disk) return;
   host->recover(*on_disk);
   if (counters.disk_failures > 0) disk_refusal = error_name(ErrorCode::too_large);
+}
+
+// The tier works all the same: it evicts when there is no room.
+void Service::State::warn_of_small_disk(const std::string& path) const {
+  const std::uint64_t wanted = options.config.disk_bytes;
+  const std::uint64_t room = disk_place_bytes(path);
+  if (room == 0 || room >= wanted) return;
+  log.write(LogLevel::warn, "disk_space",
+            {{"disk_bytes", wanted},
+             {"room_bytes", room},
+             {"remedy", "lower disk.bytes, or make room for " + path}});
+}
+
+// What lies there goes to `found`; the answer is why it cannot be used, or empty.
+std::string Service::State::look_at_disk(std::optional<KvLayout>& found) {
+  const std::string path = disk_path(options.config);
+  std::string problem = disk_place_problem(path);
+  ErrorCode code = ErrorCode::unavailable;
+  std::string remedy = "make it a directory that this user may write; this run has no disk tier";
+  if (problem.empty()) {
+    auto peeked = DiskStore::peek(path);
+    if (peeked) {
+      found = *std::move(peeked);
+      warn_of_small_disk(path);
+      return {};
+    }
+    const Error& error = peeked.error();
+    code = error.code;
+    problem = path + ": " + std::string(error.reason);
+    if (!error.field.empty()) problem += " (" + std::string(error.field) + ")";
+    if (code == ErrorCode::corrupt || code == ErrorCode::unsupported) {
+      remedy = "move " + path + " away; this run has no disk tier";
+    }
+  }
+  disk_refusal = error_name(code);
+  ++counters.disk_failures;
+  log.write(LogLevel::error, "disk_refused",
+            {{"code", error_name(code)}, {"reason", problem}, {"remedy", remedy}});
+  return problem;
 }
 
 Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
@@ -314,7 +352,7 @@ void Service::State::report_opened_disk(const DiskStore& store) {
   loop.post([this] {
     ++counters.damaged_indexes;
     log.write(LogLevel::warn, "disk_index_damaged",
-              {{"kept_as", options.config.dir + "/disk/index.damaged"},
+              {{"kept_as", disk_path(options.config) + "/index.damaged"},
                {"effect", "the disk tier starts empty"}});
   });
 }

@@ -189,7 +189,7 @@ Offset<flatbuffers::Vector<Offset<wire::Counter>>> counter_vector(FlatBufferBuil
 }
 
 Body encode_status(FlatBufferBuilder& builder, const core::StatusReply& from,
-                   const ShellCounters* shell) {
+                   const ShellCounters* shell, std::string_view disk_problem) {
   const auto tiers = structs<wire::TierStatus>(builder, from.tiers, [](const auto& tier) {
     return wire::TierStatus(tier.slot_bytes, tier.slots, tier.free, tier.held, tier.cached,
                             tier.fenced, tier.covered, tier.evictable, tier.arriving);
@@ -198,6 +198,7 @@ Body encode_status(FlatBufferBuilder& builder, const core::StatusReply& from,
   const auto epochs = structs<wire::NamespaceEpoch>(builder, from.epochs, [](const auto& of) {
     return wire::NamespaceEpoch(wire_digest(of.namespace_digest), of.epoch);
   });
+  const auto problem = text(builder, disk_problem);
   wire::StatusReplyBuilder status(builder);
   status.add_tiers(tiers);
   status.add_counters(counters);
@@ -213,6 +214,7 @@ Body encode_status(FlatBufferBuilder& builder, const core::StatusReply& from,
   status.add_recovering(from.recovering);
   status.add_retired_blocks(from.retired_blocks);
   status.add_epochs(epochs);
+  status.add_disk_problem(problem);
   return {wire::ReplyBody::StatusReply, status.Finish().Union()};
 }
 
@@ -258,6 +260,7 @@ StructVector<wire::Notice> notice_vector(FlatBufferBuilder& builder,
 struct ReplyEncoder::State {
   Id128 boot;
   const ShellCounters* shell = nullptr;
+  std::string disk_problem;
   FlatBufferBuilder builder;
 
   [[nodiscard]] std::span<const std::byte> finish(const core::Reply& reply, std::uint64_t request,
@@ -271,7 +274,7 @@ std::span<const std::byte> ReplyEncoder::State::finish(const core::Reply& reply,
   const Body body = std::visit(
       [this](const auto& from) {
         if constexpr (std::is_same_v<std::decay_t<decltype(from)>, core::StatusReply>) {
-          return encode_status(builder, from, shell);
+          return encode_status(builder, from, shell, disk_problem);
         } else {
           return encode_body(builder, from);
         }
@@ -294,6 +297,10 @@ ReplyEncoder::ReplyEncoder(const Id128& boot, const ShellCounters* shell)
   state_->shell = shell;
 }
 ReplyEncoder::~ReplyEncoder() = default;
+
+void ReplyEncoder::set_disk_problem(std::string problem) {
+  state_->disk_problem = std::move(problem);
+}
 
 std::span<const std::byte> ReplyEncoder::encode(const core::Reply& reply,
                                                 std::span<const core::Notice> notices) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "cachesvc/core/actions.h"
 #include "cachesvc/wire/id128.h"
@@ -25,6 +26,9 @@ class ReplyEncoder {
   ReplyEncoder& operator=(const ReplyEncoder&) = delete;
   ReplyEncoder(ReplyEncoder&&) = delete;
   ReplyEncoder& operator=(ReplyEncoder&&) = delete;
+
+  // From now on in every status: why the configured disk tier is off.
+  void set_disk_problem(std::string problem);
 
   // The bytes are valid until the next encode. `notices`: those of this client that it has not
   // acknowledged, oldest first.

@@ -86,6 +86,7 @@ struct ServiceStatus {
     std::uint64_t epoch = 0;
   };
   std::vector<NamespaceEpoch> epochs;  // of namespaces that were cleared; the others' is 0
+  std::string disk_problem;  // why the configured disk tier is off, for people; empty: it is not
 };
 
 struct TreeNode {

@@ -194,6 +194,7 @@ Result<ServiceStatus> decode(const wire::StatusReply& in) {
   out.metadata_bytes = in.metadata_bytes();
   out.recovering = in.recovering();
   out.retired_blocks = in.retired_blocks();
+  if (in.disk_problem() != nullptr) out.disk_problem = in.disk_problem()->str();
   KV_TRY(const auto epochs, elements(in.epochs()));
   for (const wire::NamespaceEpoch& of : epochs) {
     out.epochs.push_back({digest_of(of.namespace_digest()), of.epoch()});

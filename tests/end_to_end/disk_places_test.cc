@@ -86,8 +86,11 @@ TEST_F(DiskPlace, ThatIsReadOnlyTurnsTheTierOffAndSaysSo) {
             0);
   ASSERT_NO_FATAL_FAILURE(start_service());
   expect_served_without_disk();
-  expect_line(stop_and_read_log(1), "disk_failed",
-              {"code=unavailable", "remedy=\"check DIR/disk and start again"});
+  EXPECT_NE(service_->out().find("disk=off reason=unavailable"), std::string::npos);
+  expect_line(
+      stop_and_read_log(0), "disk_refused",
+      {"code=unavailable", "reason=\"" + disk() + " cannot be written: Read-only file system\"",
+       "remedy=\"make it a directory that this user may write"});
   ASSERT_EQ(::umount(disk().c_str()), 0);
   // Writable again: what was there is there.
   ASSERT_NO_FATAL_FAILURE(start_service());

@@ -22,6 +22,13 @@ bool is_temp_name(std::string_view name) {
   return name.starts_with("format.") && name.ends_with(".tmp");
 }
 
+// A slab file or an index with something in it.
+bool is_of_blocks(const std::filesystem::path& path, std::error_code& error) {
+  const std::string name = path.filename().string();
+  if (parse_slab_name(name)) return true;
+  return name == "index" && !std::filesystem::is_empty(path, error);
+}
+
 Result<void> make_folder(const std::string& path) {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -52,6 +59,15 @@ Result<DiskDirectory> DiskDirectory::open(const std::string& path) {
   return directory;
 }
 
+bool DiskDirectory::has_blocks(const std::string& path) {
+  std::error_code error;
+  std::filesystem::directory_iterator at(path, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    if (is_of_blocks(at->path(), error)) return !error;
+  }
+  return false;
+}
+
 bool DiskDirectory::is_gone() const {
   struct stat held{};
   struct stat named{};
@@ -76,12 +92,9 @@ Result<void> DiskDirectory::look_through() {
     const std::string name = at->path().filename().string();
     if (is_temp_name(name)) {
       if (std::filesystem::remove(at->path(), error)) ++temp_files_removed_;
-    } else if (parse_slab_name(name)) {
+    } else if (is_of_blocks(at->path(), error)) {
       holds_blocks_ = true;
-    } else if (name == "index") {
-      const bool empty = std::filesystem::is_empty(at->path(), error);
-      holds_blocks_ = holds_blocks_ || !empty;
-    } else if (name != "format" && name != "lock" && name != "opening" &&
+    } else if (name != "index" && name != "format" && name != "lock" && name != "opening" &&
                "/" + name != kDamagedIndex) {
       ++foreign_files_;
     }

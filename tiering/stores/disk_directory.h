@@ -17,6 +17,9 @@ class DiskDirectory {
   // fails: busy (another service has it), exhausted (no space), unavailable.
   [[nodiscard]] static Result<DiskDirectory> open(const std::string& path);
 
+  // Slab files or an index are in this directory, which need not be held, nor be there.
+  [[nodiscard]] static bool has_blocks(const std::string& path);
+
   // Makes room for a new index: what is there becomes index.damaged, instead of an older one.
   // fails: exhausted, unavailable.
   [[nodiscard]] Result<void> set_index_aside();

@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::uint32_t kScanChunk = 1'024;
 constexpr std::uint32_t kQueueDepthMax = 1'024;
+constexpr Error kNoFormat = {
+    ErrorCode::corrupt, "disk store: blocks, but no format file; remove the directory", "format"};
 
 // The smallest key after this one.
 std::string next_key(std::string key) {
@@ -44,8 +46,7 @@ Result<DiskFormat> settle_format(const DiskStore::Options& options, const KvLayo
     return Error{ErrorCode::mismatch, "disk store: the directory holds another layout", field};
   }
   if (directory.holds_blocks()) {
-    return Error{ErrorCode::corrupt, "disk store: blocks, but no format file; remove the directory",
-                 "format"};
+    return kNoFormat;
   }
   DiskFormat made = {.slab_bytes = options.slab_bytes_max, .layout = layout};
   KV_TRY_VOID(write_disk_format(options.directory, made));
@@ -105,7 +106,10 @@ std::uint64_t DiskStore::slot_bytes(const KvLayout& layout, GroupId group) {
 
 Result<std::optional<KvLayout>> DiskStore::peek(const std::string& directory) {
   KV_TRY(std::optional<DiskFormat> format, read_disk_format(directory));
-  if (!format) return std::optional<KvLayout>();
+  if (!format) {
+    if (DiskDirectory::has_blocks(directory)) return kNoFormat;
+    return std::optional<KvLayout>();
+  }
   return std::optional<KvLayout>(std::move(format->layout));
 }
 

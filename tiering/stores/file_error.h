@@ -1,7 +1,9 @@
-// An errno of a file operation as an Error: no space is exhausted, everything else unavailable.
+// An errno of a file operation as an Error: no space is exhausted, everything else unavailable. The
+// field says which errno.
 #pragma once
 
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 
 #include "allocator/base/result.h"
@@ -13,7 +15,8 @@ namespace kv {
   return no_space ? ErrorCode::exhausted : ErrorCode::unavailable;
 }
 [[nodiscard]] inline Error file_error(int error_number, std::string_view reason) {
-  return Error{file_error_code(error_number), reason, {}};
+  const char* const text = ::strerrordesc_np(error_number);  // static storage, for any thread
+  return Error{file_error_code(error_number), reason, text == nullptr ? "" : text};
 }
 
 }  // namespace kv

@@ -93,6 +93,18 @@ bool moves_blocks(const CommandLine& line) {
          line.command == Command::clear;
 }
 
+// A disk that should be there and is not has kept nothing: that is a failure, with its reason.
+Result<int> run_flush(Client& service, const CommandLine& line, milliseconds time) {
+  FlushReport report;
+  KV_TRY(report.outcome, service.flush(in(time)));
+  KV_TRY(auto status, service.status(in(time)));
+  report.disk_is_off = status.block_tokens != 0 && status.tiers[tier_index(Tier::disk)].slots == 0;
+  report.disk_problem = std::move(status.disk_problem);
+  KV_TRY(const int code, show(line, report));
+  if (code != kExitOk) return code;
+  return report.disk_problem.empty() || report.outcome.unsaved_blocks == 0 ? kExitOk : kExitFailed;
+}
+
 Result<int> run_clear(Client& service, const CommandLine& line, const Prompt& prompt,
                       milliseconds time) {
   const NamespaceFields fields = prompt.fields();
@@ -127,10 +139,8 @@ Result<int> run_command(Client& service, const CommandLine& line, const Prompt& 
       KV_TRY(const auto outcome, service.demote(line.tier, in(time)));
       return show(line, DemoteReport{line.tier, outcome});
     }
-    case Command::flush: {
-      KV_TRY(const auto outcome, service.flush(in(time)));
-      return show(line, outcome);
-    }
+    case Command::flush:
+      return run_flush(service, line, time);
     case Command::clear:
       return run_clear(service, line, prompt, time);
   }

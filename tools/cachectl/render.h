@@ -26,6 +26,12 @@ struct DemoteReport {
   client::DemoteOutcome outcome;
 };
 
+struct FlushReport {
+  client::FlushOutcome outcome;
+  bool disk_is_off = false;
+  std::string disk_problem;  // why, when it is off against the configuration
+};
+
 struct ClearReport {
   std::optional<Tier> tier;  // nullopt: all
   bool one_namespace = false;
@@ -37,7 +43,7 @@ struct ClearReport {
 [[nodiscard]] std::string as_text(const client::WhyAnswer& answer);
 [[nodiscard]] std::string as_text(const client::TreeView& tree);
 [[nodiscard]] std::string as_text(const DemoteReport& report);
-[[nodiscard]] std::string as_text(const client::FlushOutcome& outcome);
+[[nodiscard]] std::string as_text(const FlushReport& report);
 [[nodiscard]] std::string as_text(const ClearReport& report);
 
 // `indented`: over several lines; else one line.
@@ -46,7 +52,7 @@ struct ClearReport {
 [[nodiscard]] std::string as_json(const client::WhyAnswer& answer, bool indented);
 [[nodiscard]] std::string as_json(const client::TreeView& tree, bool indented);
 [[nodiscard]] std::string as_json(const DemoteReport& report, bool indented);
-[[nodiscard]] std::string as_json(const client::FlushOutcome& outcome, bool indented);
+[[nodiscard]] std::string as_json(const FlushReport& report, bool indented);
 [[nodiscard]] std::string as_json(const ClearReport& report, bool indented);
 
 // "1.5 MiB"; exact below 1 KiB.

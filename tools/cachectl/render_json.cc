@@ -54,6 +54,10 @@ Json counters_json(const std::vector<client::ServiceStatus::Counter>& counters) 
 }
 
 // By namespace, as `tree` names them.
+Json problem_json(const std::string& problem) {
+  return problem.empty() ? Json(nullptr) : Json(problem);
+}
+
 Json epochs_json(const std::vector<client::ServiceStatus::NamespaceEpoch>& epochs) {
   Json json = Json::object();
   for (const auto& of : epochs) json[hex(of.namespace_digest)] = of.epoch;
@@ -85,6 +89,7 @@ std::string as_json(const StatusReport& report, bool indented) {
             {"retired_blocks", status.retired_blocks},
             {"epochs", epochs_json(status.epochs)},
             {"metadata_bytes", status.metadata_bytes},
+            {"disk_problem", problem_json(status.disk_problem)},
             {"counters", counters_json(status.counters)}};
   return finish(json, indented);
 }
@@ -124,10 +129,12 @@ std::string as_json(const DemoteReport& report, bool indented) {
                 indented);
 }
 
-std::string as_json(const client::FlushOutcome& outcome, bool indented) {
-  return finish(
-      {{"durable_blocks", outcome.durable_blocks}, {"unsaved_blocks", outcome.unsaved_blocks}},
-      indented);
+std::string as_json(const FlushReport& report, bool indented) {
+  return finish({{"durable_blocks", report.outcome.durable_blocks},
+                 {"unsaved_blocks", report.outcome.unsaved_blocks},
+                 {"disk_is_off", report.disk_is_off},
+                 {"disk_problem", problem_json(report.disk_problem)}},
+                indented);
 }
 
 std::string as_json(const ClearReport& report, bool indented) {

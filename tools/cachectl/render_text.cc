@@ -149,6 +149,7 @@ std::string as_text(const StatusReport& report) {
       text += tier_line(static_cast<Tier>(i), status.tiers[i]);
     }
   }
+  if (!status.disk_problem.empty()) text += "disk off: " + status.disk_problem + "\n";
   const double ratio = hit_ratio(status);
   text += ratio < 0 ? std::string("hit ratio  none yet\n")
                     : format("hit ratio  %.1f %%\n", ratio * 100);
@@ -244,9 +245,12 @@ std::string as_text(const DemoteReport& report) {
                 blocks_text(report.outcome.kept_blocks).c_str());
 }
 
-std::string as_text(const client::FlushOutcome& outcome) {
-  return format("durable %s, unsaved %llu\n", blocks_text(outcome.durable_blocks).c_str(),
-                wide(outcome.unsaved_blocks));
+std::string as_text(const FlushReport& report) {
+  std::string text = "durable " + blocks_text(report.outcome.durable_blocks);
+  text += format(", unsaved %llu", wide(report.outcome.unsaved_blocks));
+  if (report.disk_is_off) text += "; the disk tier is off";
+  if (!report.disk_problem.empty()) text += ": " + report.disk_problem;
+  return text + "\n";
 }
 
 std::string as_text(const ClearReport& report) {

@@ -107,8 +107,11 @@ TEST(RenderJson, GivesTheOutcomesOfDemoteAndFlush) {
   EXPECT_EQ(
       demote,
       json({{"tier", "host"}, {"saved_blocks", 1}, {"dropped_blocks", 2}, {"kept_blocks", 3}}));
-  const auto flush = json::parse(as_json(client::FlushOutcome{8, 9}, true));
-  EXPECT_EQ(flush, json({{"durable_blocks", 8}, {"unsaved_blocks", 9}}));
+  const auto flush = json::parse(as_json(FlushReport{.outcome = {8, 9}, .disk_problem = {}}, true));
+  EXPECT_EQ(flush, json({{"durable_blocks", 8},
+                         {"unsaved_blocks", 9},
+                         {"disk_is_off", false},
+                         {"disk_problem", nullptr}}));
 }
 
 TEST(RenderText, ShowsTiersAndRatioWithoutControlCodes) {
@@ -196,8 +199,10 @@ TEST(RenderText, KeepsCountersInTheirColumnBesideALongName) {
 }
 
 TEST(RenderText, SaysOneBlock) {
-  EXPECT_EQ(as_text(client::FlushOutcome{1, 0}), "durable 1 block, unsaved 0\n");
-  EXPECT_EQ(as_text(client::FlushOutcome{2, 1}), "durable 2 blocks, unsaved 1\n");
+  EXPECT_EQ(as_text(FlushReport{.outcome = {1, 0}, .disk_problem = {}}),
+            "durable 1 block, unsaved 0\n");
+  EXPECT_EQ(as_text(FlushReport{.outcome = {2, 1}, .disk_problem = {}}),
+            "durable 2 blocks, unsaved 1\n");
   EXPECT_EQ(as_text(DemoteReport{Tier::host, {1, 1, 1}}),
             "tier host: saved 1, dropped 1, kept 1 block\n");
   EXPECT_EQ(as_text(ClearReport{.tier = {}, .one_namespace = false, .outcome = {1, 0, 0}}),
