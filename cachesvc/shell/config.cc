@@ -1,6 +1,7 @@
 #include "cachesvc/shell/config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <limits>
 
@@ -84,7 +85,10 @@ class Setter {
   }
   [[nodiscard]] std::string example() const {
     if (key_.type == ConfigType::count) return "write " + std::string(key_.default_text);
-    return "write " + in_quotes(key_.default_text);
+    const std::string meant =
+        key_.type == ConfigType::bytes ? meant_bytes(setting_.text) : meant_duration(setting_.text);
+    if (!meant.empty()) return "write " + in_quotes(meant);
+    return "write it as in " + in_quotes(key_.default_text);
   }
   [[nodiscard]] std::string in_unit(std::uint64_t value) const {
     if (key_.type == ConfigType::bytes) return format_bytes(value);
@@ -212,14 +216,30 @@ class Collector {
            file.has_syntax_error ? "correct that line" : "give the path of a readable TOML file"});
     }
   }
+  // One underscore too few, or a section's name before it: nobody else's variable.
+  static std::string_view meant_variable(std::string_view name) {
+    for (const ConfigKey& key : config_keys()) {
+      const std::string_view section = key.name.substr(0, key.name.find('.'));
+      std::string start = std::string(kEnvironmentPrefix);
+      for (const char letter : section) {
+        start += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+      }
+      if (name.starts_with(start + "_")) return nearest_name(name, key_names());
+    }
+    return {};
+  }
   void read_environment() {
     if (const auto dir = variable(sources_, kDirectoryVariable); !dir.empty()) {
       set("service.dir", {std::string(dir), "environment", std::string(kDirectoryVariable)}, {});
     }
     for (const auto& [name, value] : sources_.environment) {
-      // Names without "__" are not settings: other programs of the project have some.
-      if (!name.starts_with(kEnvironmentPrefix) || name.find("__") == std::string::npos) continue;
-      set(key_of_variable(name), {value, "environment", name}, name);
+      if (!name.starts_with(kEnvironmentPrefix)) continue;
+      if (name.find("__") != std::string::npos) {
+        set(key_of_variable(name), {value, "environment", name}, name);
+      } else if (const auto meant = meant_variable(name); !meant.empty()) {
+        loaded_.problems.push_back({name, "no variable of a setting: it has no \"__\"",
+                                    "write " + environment_name(meant)});
+      }
     }
   }
   static std::string key_of_variable(std::string_view name) {
@@ -253,6 +273,26 @@ void check_endpoint(const Config& config, std::vector<ConfigProblem>& problems) 
          "the socket path has " + std::to_string(path.size()) + " bytes, and the system allows 107",
          "use a shorter service.dir or service.endpoint"});
   }
+}
+
+// What one user or client may have of a whole. A default above it is cut to the whole, in silence;
+// a value that somebody wrote is a mistake.
+void check_share(LoadedConfig& loaded, std::string_view part, std::string_view whole,
+                 std::uint32_t part_value, std::uint32_t whole_value) {
+  const auto index = find_key(part);
+  if (part_value <= whole_value || !index || loaded.origins[*index] == "default") return;
+  loaded.problems.push_back({std::string(part),
+                             std::to_string(part_value) + " is more than " + std::string(whole) +
+                                 ", which is " + std::to_string(whole_value),
+                             "lower " + std::string(part) + ", or raise " + std::string(whole)});
+}
+
+void check_shares(LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  check_share(loaded, "client.per_user", "client.capacity", config.clients_per_user,
+              config.client_capacity);
+  check_share(loaded, "client.prompt_tokens", "limits.prompt_tokens", config.client_prompt_tokens,
+              config.prompt_tokens);
 }
 
 }  // namespace
@@ -323,12 +363,18 @@ LoadedConfig load_config(const ConfigSources& sources) {
     Setter(config_keys()[i], settings[i], loaded).apply();
   }
   Config& config = loaded.config;
+  const Setting& endpoint = settings[find_key("service.endpoint").value_or(0)];
+  if (endpoint.text.empty() && endpoint.origin != "default") {
+    loaded.problems.push_back({"service.endpoint",
+                               "\"\": the endpoint is empty (" + endpoint.place + ")",
+                               "write \"ipc:///path/to/service.sock\", or leave it out"});
+  }
   if (config.dir.empty()) {
     const Setting& dir = settings[find_key("service.dir").value_or(0)];
     const bool is_given = dir.origin != "default";
     loaded.problems.push_back({"service.dir",
                                is_given ? "\"\": the directory is empty (" + dir.place + ")"
-                                        : "no directory is known: HOME is not set",
+                                        : "no directory is known: HOME is empty or not set",
                                "give --dir DIR"});
     return loaded;
   }
@@ -337,7 +383,10 @@ LoadedConfig load_config(const ConfigSources& sources) {
   while (config.dir.size() > 1 && config.dir.ends_with('/')) config.dir.pop_back();
   if (config.endpoint.empty()) config.endpoint = "ipc://" + config.dir + "/service.sock";
   // Rules between keys make sense only for values that were understood.
-  if (loaded.ok()) loaded.problems = check_config(config, sources.memory);
+  if (loaded.ok()) {
+    loaded.problems = check_config(config, sources.memory);
+    check_shares(loaded);
+  }
   return loaded;
 }
 

@@ -9,6 +9,27 @@
 #include "cachesvc/shell/config_show.h"
 
 namespace kv::shell {
+namespace {
+
+void print_problems(const LoadedConfig& loaded, bool json) {
+  if (json) {
+    std::fputs(problems_as_json(loaded).c_str(), stdout);
+  } else {
+    std::fputs(problems_as_text(loaded).c_str(), stderr);
+  }
+}
+
+// The service makes its directory, but none for an endpoint elsewhere.
+void check_endpoint_folder(LoadedConfig& loaded) {
+  const std::filesystem::path folder =
+      std::filesystem::path(ipc_path(loaded.config.endpoint)).parent_path();
+  std::error_code ignored;
+  if (folder == loaded.config.dir || std::filesystem::is_directory(folder, ignored)) return;
+  loaded.problems.push_back({"service.endpoint", folder.string() + " is no directory",
+                             "make it, or give another endpoint"});
+}
+
+}  // namespace
 
 ConfigSources process_sources() {
   ConfigSources sources;
@@ -33,7 +54,7 @@ ConfigSources process_sources() {
 int show_config(const ConfigSources& sources, bool json) {
   const LoadedConfig loaded = load_config(sources);
   if (!loaded.ok()) {
-    std::fputs(problems_as_text(loaded).c_str(), stderr);
+    print_problems(loaded, json);
     return kExitUsage;
   }
   std::fputs((json ? config_as_json(loaded) : config_as_toml(loaded)).c_str(), stdout);
@@ -41,13 +62,12 @@ int show_config(const ConfigSources& sources, bool json) {
 }
 
 int check_config_command(const ConfigSources& sources, bool json) {
-  const LoadedConfig loaded = load_config(sources);
-  if (json) {
-    std::fputs(problems_as_json(loaded).c_str(), stdout);
-  } else if (loaded.ok()) {
+  LoadedConfig loaded = load_config(sources);
+  if (loaded.ok()) check_endpoint_folder(loaded);
+  if (loaded.ok() && !json) {
     std::fputs("ok\n", stdout);
   } else {
-    std::fputs(problems_as_text(loaded).c_str(), stderr);
+    print_problems(loaded, json);
   }
   return loaded.ok() ? kExitOk : kExitCheck;
 }

@@ -15,21 +15,24 @@
 namespace {
 
 struct Arguments {
-  std::string file, endpoint;
-  std::optional<std::string> dir;     // an empty one is a mistake, not the default
-  std::vector<std::string> settings;  // KEY=VALUE
+  std::optional<std::string> file, dir, endpoint;  // an empty one is a mistake, not the default
+  std::vector<std::string> settings;               // KEY=VALUE
   bool json = false;
 };
 
 void add_config_options(CLI::App& command, Arguments& arguments) {
   command.footer(kv::shell::config_as_help());
-  command.add_option("--config", arguments.file, "TOML file (default: embedded values)");
+  command.add_option("--config", arguments.file, "TOML file (default: embedded values)")
+      ->check([](const std::string& file) {
+        return file.empty() ? std::string("is empty: name a file, or leave it out") : std::string();
+      });
   command.add_option("--dir", arguments.dir, "directory of sockets, locks and data (service.dir)");
   command.add_option("--endpoint", arguments.endpoint, "ipc://PATH (service.endpoint)");
   command.add_option("--set", arguments.settings, "SECTION.KEY=VALUE, wins over all else")
       ->take_all()
       ->allow_extra_args(false)
       ->check([](const std::string& setting) {
+        if (setting.starts_with('=')) return setting + " has no key: write SECTION.KEY" + setting;
         const bool has_value = setting.find('=') != std::string::npos;
         return has_value ? std::string() : setting + " has no value: write " + setting + "=VALUE";
       });
@@ -37,11 +40,9 @@ void add_config_options(CLI::App& command, Arguments& arguments) {
 
 kv::shell::ConfigSources to_sources(const Arguments& arguments) {
   kv::shell::ConfigSources sources = kv::shell::process_sources();
-  if (!arguments.file.empty()) sources.file = arguments.file;
+  sources.file = arguments.file;
   if (arguments.dir) sources.flags.emplace_back("service.dir", *arguments.dir);
-  if (!arguments.endpoint.empty()) {
-    sources.flags.emplace_back("service.endpoint", arguments.endpoint);
-  }
+  if (arguments.endpoint) sources.flags.emplace_back("service.endpoint", *arguments.endpoint);
   for (const std::string& setting : arguments.settings) {
     const std::size_t equals = setting.find('=');
     sources.flags.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
@@ -68,8 +69,8 @@ int run(int argc, char** argv) {
   config->require_subcommand(1);
   CLI::App* show = config->add_subcommand("show", "every key with its value and where it is from");
   CLI::App* check = config->add_subcommand("check", "say what is wrong, and what to do about it");
-  for (CLI::App* command : {show, check}) {
-    add_config_options(*command, arguments);
+  for (CLI::App* command : {show, check}) add_config_options(*command, arguments);
+  for (CLI::App* command : {version, show, check}) {
     command->add_flag("--json", arguments.json, "print JSON");
   }
 
@@ -82,7 +83,7 @@ int run(int argc, char** argv) {
     return kv::shell::kExitUsage;
   }
   if (version->parsed()) {
-    std::puts("cachesvc " KV_VERSION);
+    std::puts(arguments.json ? "{\"version\": \"" KV_VERSION "\"}" : "cachesvc " KV_VERSION);
     return kv::shell::kExitOk;
   }
   const kv::shell::ConfigSources sources = to_sources(arguments);

@@ -1,8 +1,11 @@
 #include "cachesvc/shell/quantity.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <span>
 
 namespace kv::shell {
@@ -25,6 +28,8 @@ constexpr std::array<Unit, 6> kTimeUnits = {{{"ns", 1},
                                              {"s", 1'000'000'000},
                                              {"m", 60'000'000'000},
                                              {"h", 3'600'000'000'000}}};
+
+std::string format_quantity(std::uint64_t value, std::span<const Unit> units);
 
 struct Texts {
   std::string_view no_unit;
@@ -53,6 +58,80 @@ Result<std::uint64_t> parse_quantity(std::string_view text, std::span<const Unit
     return number * known.factor;
   }
   return Error{ErrorCode::invalid, texts.unknown_unit, {}};
+}
+
+struct Spelling {
+  std::string_view spelled, unit;
+};
+// Powers of ten are not served: whoever writes GB mostly means GiB.
+constexpr std::array<Spelling, 14> kByteSpellings = {{{"byte", "B"},
+                                                      {"bytes", "B"},
+                                                      {"b", "B"},
+                                                      {"k", "KiB"},
+                                                      {"kb", "KiB"},
+                                                      {"kib", "KiB"},
+                                                      {"m", "MiB"},
+                                                      {"mb", "MiB"},
+                                                      {"mib", "MiB"},
+                                                      {"g", "GiB"},
+                                                      {"gb", "GiB"},
+                                                      {"gib", "GiB"},
+                                                      {"tb", "TiB"},
+                                                      {"tib", "TiB"}}};
+constexpr std::array<Spelling, 13> kTimeSpellings = {{{"ns", "ns"},
+                                                      {"us", "us"},
+                                                      {"ms", "ms"},
+                                                      {"msec", "ms"},
+                                                      {"s", "s"},
+                                                      {"sec", "s"},
+                                                      {"second", "s"},
+                                                      {"seconds", "s"},
+                                                      {"m", "m"},
+                                                      {"min", "m"},
+                                                      {"minutes", "m"},
+                                                      {"h", "h"},
+                                                      {"hours", "h"}}};
+
+// "1.25" in units of `factor`; none when that is no whole number or too large.
+std::optional<std::uint64_t> whole(std::string_view text, std::uint64_t factor) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 50U;
+  std::uint64_t value = 0;
+  std::uint64_t parts = 1;  // of one unit
+  bool is_fraction = false;
+  for (const char letter : text) {
+    if (letter == '.' && !is_fraction) {
+      is_fraction = true;
+      continue;
+    }
+    if (letter < '0' || letter > '9' || value > kLimit || parts > 1'000'000) return std::nullopt;
+    value = value * 10 + static_cast<std::uint64_t>(letter - '0');
+    if (is_fraction) parts *= 10;
+  }
+  if (value > std::numeric_limits<std::uint64_t>::max() / factor) return std::nullopt;
+  if (value * factor % parts != 0) return std::nullopt;
+  return value * factor / parts;
+}
+
+std::string meant_quantity(std::string_view text, std::span<const Unit> units,
+                           std::span<const Spelling> spellings) {
+  std::string number;
+  std::string unit;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (letter == ' ') continue;
+    if (std::isalpha(byte) != 0) {
+      unit += static_cast<char>(std::tolower(byte));
+    } else if (unit.empty()) {
+      number += letter;
+    } else {
+      return {};
+    }
+  }
+  const auto spelling = std::ranges::find(spellings, unit, &Spelling::spelled);
+  if (number.empty() || number == "." || spelling == spellings.end()) return {};
+  const auto known = std::ranges::find(units, spelling->unit, &Unit::name);
+  const auto value = whole(number, known->factor);
+  return value ? format_quantity(*value, units) : std::string();
 }
 
 std::string format_quantity(std::uint64_t value, std::span<const Unit> units) {
@@ -99,6 +178,14 @@ std::string round_bytes(std::uint64_t bytes) {
 
 std::string format_duration(Duration duration) {
   return format_quantity(static_cast<std::uint64_t>(duration.count()), kTimeUnits);
+}
+
+std::string meant_bytes(std::string_view text) {
+  return meant_quantity(text, kByteUnits, kByteSpellings);
+}
+
+std::string meant_duration(std::string_view text) {
+  return meant_quantity(text, kTimeUnits, kTimeSpellings);
 }
 
 }  // namespace kv::shell

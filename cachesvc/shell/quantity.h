@@ -24,4 +24,9 @@ namespace kv::shell {
 [[nodiscard]] std::string round_bytes(std::uint64_t bytes);
 [[nodiscard]] std::string format_duration(Duration duration);
 
+// How to write what was meant by a text that is refused: "1GiB" for "1 GB", "1536MiB" for "1.5GiB",
+// "10s" for "10 sec". Empty where that is not plain.
+[[nodiscard]] std::string meant_bytes(std::string_view text);
+[[nodiscard]] std::string meant_duration(std::string_view text);
+
 }  // namespace kv::shell

@@ -20,6 +20,15 @@ namespace {
 
 std::string system_text(int code) { return std::generic_category().message(code); }
 
+// What to do about a file in this directory that cannot be made, read or removed.
+std::string remedy_for(int code, const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (code == ENOENT || code == ENOTDIR) return "make the directory " + folder;
+  if (code == EROFS) return "give another directory: " + folder + " is read-only";
+  if (code == ENOSPC || code == EDQUOT) return "make room there, or give another directory";
+  return "check the owner and mode of " + folder;
+}
+
 StartProblem in_use(const std::string& path) {
   return {"address in use: another service runs on " + path,
           "stop it, or give this one another --dir"};
@@ -74,8 +83,8 @@ std::variant<FileDescriptor, StartProblem> take_lock(const std::string& path,
                                                      const std::string& locked) {
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.is_open()) {
-    return StartProblem{path + " cannot be opened: " + system_text(errno),
-                        "check the directory's owner and mode"};
+    const int code = errno;
+    return StartProblem{path + " cannot be opened: " + system_text(code), remedy_for(code, path)};
   }
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return in_use(locked);
   return file;
@@ -94,16 +103,16 @@ std::optional<StartProblem> clear_socket(const std::string& path, int type) {
   struct stat status{};
   if (lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return std::nullopt;
-    return StartProblem{path + " cannot be read: " + system_text(errno),
-                        "check the directory's owner and mode"};
+    const int code = errno;
+    return StartProblem{path + " cannot be read: " + system_text(code), remedy_for(code, path)};
   }
   if (!S_ISSOCK(status.st_mode)) {
     return StartProblem{path + " exists and is no socket", "move it away, or give another --dir"};
   }
   if (is_listened_on(path, type)) return in_use(path);
   if (unlink(path.c_str()) != 0) {
-    return StartProblem{path + " cannot be removed: " + system_text(errno),
-                        "check the directory's owner and mode"};
+    const int code = errno;
+    return StartProblem{path + " cannot be removed: " + system_text(code), remedy_for(code, path)};
   }
   return std::nullopt;
 }

@@ -24,7 +24,8 @@ class ServiceDir {
   // Makes the directory with mode 0700, takes the locks and removes socket files that nobody
   // listens on. Another kind of file at a socket's path is left alone, and is a problem. A
   // directory that others may enter is closed (0700) when it is empty or a service's, else a
-  // problem; a mode for a group (0750) stays: someone chose it.
+  // problem; a mode for a group (0750) stays: someone chose it (only the service's user and root
+  // may attach all the same).
   [[nodiscard]] static std::variant<ServiceDir, StartProblem> take(const Config& config);
 
  private:

@@ -16,7 +16,9 @@ std::string_view environment(const char* name) {
 }  // namespace
 
 Result<std::string> default_dir() {
-  if (const auto dir = environment("CACHESVC_DIR"); !dir.empty()) return std::string(dir);
+  for (const char* name : {"CACHESVC_SERVICE__DIR", "CACHESVC_DIR"}) {
+    if (const auto dir = environment(name); !dir.empty()) return std::string(dir);
+  }
   if (const auto runtime = environment("XDG_RUNTIME_DIR"); !runtime.empty()) {
     return std::string(runtime) + "/cachesvc";
   }

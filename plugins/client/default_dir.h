@@ -11,8 +11,8 @@ namespace kv::client {
 
 inline constexpr std::size_t kSocketPathBytesMax = 107;  // of a Unix socket's address
 
-// $CACHESVC_DIR, else $XDG_RUNTIME_DIR/cachesvc, else $HOME/.cache/cachesvc.
-// fails: unavailable (none of the three is set).
+// $CACHESVC_SERVICE__DIR (which is service.dir for the service), else $CACHESVC_DIR, else
+// $XDG_RUNTIME_DIR/cachesvc, else $HOME/.cache/cachesvc. fails: unavailable (none of them is set).
 [[nodiscard]] Result<std::string> default_dir();
 
 struct Addresses {

@@ -55,7 +55,7 @@ std::string remedy(const Error& error, const client::Addresses& addresses) {
 
 std::string address_message(const CommandLine& line, const Error& error) {
   if (error.code == ErrorCode::unavailable) {
-    return "no default directory, HOME is not set; give --dir, or set CACHESVC_DIR";
+    return "no default directory, HOME is empty or not set; give --dir, or set CACHESVC_DIR";
   }
   const std::string& given = line.endpoint.empty() ? line.dir : line.endpoint;
   return (given.empty() ? "the default directory" : given) + ": " + describe(error) +

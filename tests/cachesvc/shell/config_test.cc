@@ -109,12 +109,80 @@ TEST(Config, SizesAndDurationsNeedUnits) {
   sources.file = write_file(dir, "[device]\nbytes = 64\n");
   EXPECT_EQ(only_problem(sources),
             "error: device.bytes: \"64\": a size needs a unit (B, KiB, MiB, GiB, TiB) (" +
-                *sources.file + ":2); write \"64MiB\"\n");
+                *sources.file + ":2); write it as in \"64MiB\"\n");
   ConfigSources lease = with_dir();
   lease.environment = {{"CACHESVC_CLIENT__LEASE", "10"}};
   EXPECT_EQ(only_problem(lease),
             "error: client.lease: \"10\": a duration needs a unit (ns, us, ms, s, m, h) "
-            "(CACHESVC_CLIENT__LEASE); write \"10s\"\n");
+            "(CACHESVC_CLIENT__LEASE); write it as in \"10s\"\n");
+}
+
+TEST(Config, AWrongSizeOrDurationIsAnsweredWithWhatWasMeant) {
+  struct Case {
+    std::string key, text, remedy;
+  };
+  const std::vector<Case> cases = {
+      {"host.bytes", "1GB", "write \"1GiB\""},
+      {"host.bytes", "1 GiB", "write \"1GiB\""},
+      {"host.bytes", "1.5GiB", "write \"1536MiB\""},
+      {"host.bytes", "512mb", "write \"512MiB\""},
+      {"host.bytes", "0.5 k", "write \"512B\""},
+      {"host.bytes", "1.3GiB", "write it as in \"256MiB\""},
+      {"host.bytes", "1e9B", "write it as in \"256MiB\""},
+      {"host.bytes", "GiB", "write it as in \"256MiB\""},
+      {"host.bytes", "1XiB", "write it as in \"256MiB\""},
+      {"host.bytes", "99999999999999999999GB", "write it as in \"256MiB\""},
+      {"client.lease", "10 s", "write \"10s\""},
+      {"client.lease", "10sec", "write \"10s\""},
+      {"client.lease", "1.5s", "write \"1500ms\""},
+      {"client.lease", "2min", "write \"2m\""},
+      {"client.lease", "2days", "write it as in \"10s\""}};
+  for (const Case& each : cases) {
+    ConfigSources sources = with_dir();
+    sources.flags.emplace_back(each.key, each.text);
+    const LoadedConfig loaded = load_config(sources);
+    ASSERT_EQ(loaded.problems.size(), 1U) << each.text;
+    EXPECT_EQ(loaded.problems[0].remedy, each.remedy) << each.text;
+  }
+}
+
+TEST(Config, APartThatIsMoreThanTheWholeIsRefusedUnlessItIsTheDefault) {
+  ConfigSources sources = with_dir();
+  sources.flags.emplace_back("client.capacity", "16");
+  sources.flags.emplace_back("limits.prompt_tokens", "65536");
+  EXPECT_TRUE(load_config(sources).ok());
+  sources.flags.emplace_back("client.per_user", "17");
+  EXPECT_EQ(only_problem(sources),
+            "error: client.per_user: 17 is more than client.capacity, which is 16; lower "
+            "client.per_user, or raise client.capacity\n");
+  sources.flags.back() = {"client.prompt_tokens", "65537"};
+  EXPECT_EQ(only_problem(sources),
+            "error: client.prompt_tokens: 65537 is more than limits.prompt_tokens, which is 65536; "
+            "lower client.prompt_tokens, or raise limits.prompt_tokens\n");
+  sources.flags.back() = {"client.per_user", "16"};
+  EXPECT_TRUE(load_config(sources).ok());
+}
+
+TEST(Config, AVariableThatLooksLikeASettingIsRefused) {
+  ConfigSources sources = with_dir();
+  sources.environment = {{"CACHESVC_HOST_BYTES", "1GiB"}};
+  EXPECT_EQ(only_problem(sources),
+            "error: CACHESVC_HOST_BYTES: no variable of a setting: it has no \"__\"; write "
+            "CACHESVC_HOST__BYTES\n");
+  sources.environment = {{"CACHESVC_SERVICE_DIR", "/x"}};
+  EXPECT_EQ(only_problem(sources),
+            "error: CACHESVC_SERVICE_DIR: no variable of a setting: it has no \"__\"; write "
+            "CACHESVC_SERVICE__DIR\n");
+  sources.environment = {{"CACHESVC_TEST", "1"}, {"CACHESVC_HOSTNAME", "x"}};
+  EXPECT_TRUE(load_config(sources).ok());
+}
+
+TEST(Config, AnEmptyEndpointIsNoneThatIsLeftOut) {
+  ConfigSources sources = with_dir();
+  sources.environment = {{"CACHESVC_SERVICE__ENDPOINT", ""}};
+  EXPECT_EQ(only_problem(sources),
+            "error: service.endpoint: \"\": the endpoint is empty (CACHESVC_SERVICE__ENDPOINT); "
+            "write \"ipc:///path/to/service.sock\", or leave it out\n");
 }
 
 TEST(Config, EveryProblemIsReportedNotOnlyTheFirst) {
@@ -234,8 +302,9 @@ TEST(Config, OnlyAbsoluteIpcEndpointsAreServed) {
 
 TEST(Config, TheDirectoryFollowsTheSameRuleAsClients) {
   ConfigSources sources;
-  EXPECT_EQ(only_problem(sources),
-            "error: service.dir: no directory is known: HOME is not set; give --dir DIR\n");
+  EXPECT_EQ(
+      only_problem(sources),
+      "error: service.dir: no directory is known: HOME is empty or not set; give --dir DIR\n");
   sources.environment = {{"HOME", "/users/kv"}};
   EXPECT_EQ(load_config(sources).config.dir, "/users/kv/.cache/cachesvc");
   sources.environment.emplace_back("XDG_RUNTIME_DIR", "/run/user/7");

@@ -11,11 +11,12 @@ namespace {
 class DefaultDir : public testing::Test {
  protected:
   DefaultDir() {
-    for (const char* name : {"CACHESVC_DIR", "XDG_RUNTIME_DIR", "HOME"}) unsetenv(name);
+    for (const char* name : {"CACHESVC_SERVICE__DIR", "CACHESVC_DIR", "XDG_RUNTIME_DIR", "HOME"})
+      unsetenv(name);
   }
 };
 
-TEST_F(DefaultDir, IsTheFirstOfThreeVariablesThatIsSet) {
+TEST_F(DefaultDir, IsTheFirstOfFourVariablesThatIsSet) {
   EXPECT_EQ(default_dir().error().code, ErrorCode::unavailable);
   setenv("HOME", "/h", 1);
   EXPECT_EQ(default_dir().value(), "/h/.cache/cachesvc");
@@ -25,6 +26,8 @@ TEST_F(DefaultDir, IsTheFirstOfThreeVariablesThatIsSet) {
   EXPECT_EQ(default_dir().value(), "/x/cachesvc");
   setenv("CACHESVC_DIR", "/own", 1);
   EXPECT_EQ(default_dir().value(), "/own");
+  setenv("CACHESVC_SERVICE__DIR", "/named", 1);
+  EXPECT_EQ(default_dir().value(), "/named");
 }
 
 TEST_F(DefaultDir, HoldsBothSocketsUnlessAnEndpointNamesOne) {

@@ -164,8 +164,9 @@ TEST_F(Cachectl, SaysWhatToSetWhenNoDirectoryIsKnown) {
   const auto result = run_program({built("cachectl"), "status"}, seconds(30),
                                   {"HOME=", "XDG_RUNTIME_DIR=", "CACHESVC_DIR="});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.err,
-            "error: no default directory, HOME is not set; give --dir, or set CACHESVC_DIR\n");
+  EXPECT_EQ(
+      result.err,
+      "error: no default directory, HOME is empty or not set; give --dir, or set CACHESVC_DIR\n");
 }
 
 TEST_F(Cachectl, ClearsTheScreenAndPrintsTheTimeWhenItWatchesOnATerminal) {
