@@ -1,6 +1,7 @@
 #include "allocator/run_allocator.h"
 
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,16 @@ TEST(RunAllocator, GivesConsecutiveRoomWhereThereIsAny) {
     EXPECT_TRUE(ids.take_at(b + i));
   }
   EXPECT_EQ(ids.free_count(), 800U);
+}
+
+TEST(RunAllocator, TakesTheFirstStretchThatIsLongEnoughAndElseTheLongest) {
+  RunAllocator ids(64);
+  for (std::uint32_t id = 0; id < 64; ++id) ASSERT_TRUE(ids.take_at(id));
+  for (const auto& [first, length] : {std::pair(4U, 3U), std::pair(20U, 10U), std::pair(40U, 5U)}) {
+    for (std::uint32_t i = 0; i < length; ++i) ids.give(first + i);
+  }
+  EXPECT_EQ(ids.take_with_room(8), 20U);
+  EXPECT_EQ(ids.take_with_room(50), 21U);  // 21 to 29: nothing is longer now
 }
 
 TEST(RunAllocator, RefusesIdsInUseAndOutOfRange) {

@@ -151,6 +151,16 @@ TEST_F(BoundedSteps, PublishOfManyBlocksGoesOn) {
   EXPECT_EQ(driver_.tier(Tier::device).covered, kBlocks);
 }
 
+TEST_F(BoundedSteps, PublishOfManyBlocksThatWaitedForAStepGoesOn) {
+  hold_all(kFirst);
+  driver_.call(client_, StepScript().publish(kFirst, kBlocks).at(1, 0));
+  EXPECT_EQ(driver_.status().tree_blocks, 0U);
+  send(StepScript().at(2, 1));
+  EXPECT_GE(go_on(), kContinuesMin);
+  EXPECT_EQ(driver_.status().tree_blocks, kBlocks);
+  EXPECT_EQ(driver_.tier(Tier::device).cached, kBlocks);
+}
+
 TEST_F(BoundedSteps, PublishAndFreeOfManyBlocksInOneStepKeepThem) {
   hold_all(kFirst);
   send(StepScript().publish(kFirst, kBlocks).free(kFirst).at(1, 1));

@@ -108,6 +108,7 @@ TEST(Clear, SaysSoWhenTheDiskMayBringItBack) {
   test.driver.hold_syncs(true);
   const RequestId id = test.driver.send(test.admin, Clear{});
   test.driver.settle();
+  ASSERT_EQ(test.driver.pending_syncs().size(), 1U);
   test.driver.finish_sync(false);
   EXPECT_EQ(test.driver.reply(test.admin, id).error.code, ErrorCode::unavailable);
   EXPECT_EQ(test.hit_tokens(numbered_tokens(1, 9)), 0U);
@@ -239,6 +240,8 @@ TEST(Clear, SaveUnderWayEndsWithoutACopy) {
     const RequestId id = test.driver.send(test.admin, Clear{});
     test.driver.settle();
     EXPECT_EQ(test.driver.reply_count(test.admin, id), 0U);
+    // What the transfer reads is nobody else's before it has ended.
+    EXPECT_EQ(test.driver.tier(to_disk ? Tier::host : Tier::device).free, 6U);
     test.driver.finish_transfer(0);
     test.driver.settle();
     EXPECT_EQ(test.driver.reply(test.admin, id).error.code, ErrorCode::ok);
@@ -248,16 +251,20 @@ TEST(Clear, SaveUnderWayEndsWithoutACopy) {
   }
 }
 
+// More than one step gives up: the rest is still there when the slots are wanted.
 TEST(Clear, AllocationTakesClearedBlocksFirst) {
-  Cleared test(options_with_slots(8, 0, 0));
-  test.driver.cache_prompt(test.client, numbered_tokens(101, 8));  // older, and stays
-  test.driver.admit(test.client, kFirst, numbered_tokens(1, 24), 0, kOther);
-  test.driver.step(test.client, StepScript().publish(kFirst, 24).free(kFirst));
+  constexpr std::uint32_t kOlder = 100, kCleared = 4'900;
+  Cleared test(options_with_slots(kOlder + kCleared, 0, 0));
+  test.driver.cache_prompt(test.client, numbered_tokens(100'001, kOlder * 4));  // older, and stays
+  test.driver.admit(test.client, kFirst, numbered_tokens(1, kCleared * 4), 0, kOther);
+  test.driver.step(test.client, StepScript().publish(kFirst, kCleared * 4).free(kFirst));
+  test.driver.open(test.client, kSecond, numbered_tokens(200'001, 4'000 * 4));
   ASSERT_EQ(test.driver.tier(Tier::device).free, 0U);
   test.driver.send(test.admin, Clear{.header = {}, .fields = &kOther});
-  test.driver.settle();
-  test.driver.admit(test.client, kSecond, numbered_tokens(201, 24));
-  EXPECT_EQ(test.hit_tokens(numbered_tokens(101, 9)), 8U);
+  ASSERT_LT(test.driver.tier(Tier::device).free, 4'000U);
+  const Reply admitted = test.driver.call(test.client, Admit{.header = {}, .sequence = kSecond});
+  EXPECT_EQ(admitted.error.code, ErrorCode::ok);
+  EXPECT_EQ(test.hit_tokens(numbered_tokens(100'001, kOlder * 4 + 1)), kOlder * 4);
   EXPECT_EQ(test.driver.status().counters.evicted_blocks[0], 0U);
 }
 

@@ -171,5 +171,29 @@ TEST_F(Dedupe, SlotOfABlockThatIsOnlyBelowBecomesItsCopy) {
   EXPECT_EQ(driver_.status().tree_blocks, 2U);
 }
 
+// It would be on the device before its parent, and be lost with it when the load fails.
+TEST_F(Dedupe, BlockBelowAParentThatIsBeingLoadedStaysPrivate) {
+  driver_.cache_prompt(client_, prompt_);
+  driver_.call(client_, Demote{.header = {}, .tier = Tier::device});
+  driver_.hold_transfers(true);
+  driver_.admit(client_, kFirst, numbered_tokens(1, 9));
+  const NamespaceFields fields;
+  const std::vector<Token> longer = numbered_tokens(1, 12);
+  driver_.call(client_, Open{.header = {},
+                             .sequence = kSecond,
+                             .first = true,
+                             .fields = &fields,
+                             .tokens = longer,
+                             .skip_read = true});
+  driver_.call(client_, Admit{.header = {}, .sequence = kSecond});
+  driver_.step(client_, StepScript().publish(kSecond, 12));
+  EXPECT_EQ(driver_.status().counters.duplicate_blocks, 3U);
+  EXPECT_EQ(driver_.tier(Tier::device).cached, 0U);
+  driver_.hold_transfers(false);
+  driver_.settle();
+  EXPECT_EQ(driver_.tier(Tier::device).cached, 2U);
+  EXPECT_EQ(driver_.lookup(client_, numbered_tokens(1, 13)).hit_tokens, 8U);
+}
+
 }  // namespace
 }  // namespace kv::core

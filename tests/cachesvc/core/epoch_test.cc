@@ -201,11 +201,13 @@ TEST(Clear, WhileTheDiskIndexIsReadCoversWhatWasNotReadYet) {
   before.driver.cache_prompt(before.client, numbered_tokens(1, 8));
   const auto index = before.driver.transfers().disk_index();
   ASSERT_EQ(index.size(), 5U);
-  for (const bool all : {true, false}) {
-    SCOPED_TRACE(all);
+  for (std::size_t i = 0; i < 2 * (index.size() + 1); ++i) {
+    const bool all = i % 2 == 0;
+    const std::size_t read = i / 2;
+    SCOPED_TRACE(std::to_string(read) + (all ? " read, all" : " read, one namespace"));
     EngineDriver driver(options_with_slots(16, 16, 16));
     send_format(driver);
-    recover(driver, std::span(index).first(2), false);
+    recover(driver, std::span(index).first(read), false);
     const ClientId client = driver.attach_with_pool();
     const ClientId admin = driver.attach(ClientRole::admin);
     const RequestId id = driver.send(admin, Clear{.header = {}, .fields = all ? nullptr : &kModel});
@@ -214,7 +216,7 @@ TEST(Clear, WhileTheDiskIndexIsReadCoversWhatWasNotReadYet) {
     // Computed anew in the meantime: what is read below it is older all the same.
     driver.admit(client, kFirst, numbered_tokens(1, 4), 0, kModel);
     driver.step(client, StepScript().publish(kFirst, 4).free(kFirst));
-    recover(driver, std::span(index).subspan(2), true);
+    recover(driver, std::span(index).subspan(read), true);
     ASSERT_EQ(driver.reply_count(admin, id), 1U);
     EXPECT_EQ(driver.reply(admin, id).error.code, ErrorCode::ok);
     EXPECT_EQ(driver.lookup(client, numbered_tokens(1, 13), kModel).hit_tokens, 4U);

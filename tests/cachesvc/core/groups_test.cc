@@ -144,6 +144,40 @@ TEST_F(Groups, BlockWithoutRoomForOneGroupIsSavedAgainWhole) {
   EXPECT_EQ(driver_.transfers().disk_index().size(), 4U);
 }
 
+TEST_F(Groups, ReportOfOneGroupThatComesTwiceDoesNotStandForTheOther) {
+  driver_.cache_prompt(client_, numbered_tokens(1, 8));
+  driver_.hold_transfers(true);
+  const RequestId id = driver_.send(client_, Demote{.header = {}, .tier = Tier::device});
+  driver_.settle();
+  ASSERT_EQ(driver_.transfers().pending().size(), 2U);
+  const ScriptedTransfers::Finished finished = driver_.transfers().finish(0);
+  driver_.input(finished.input());
+  driver_.input(finished.input());
+  driver_.settle();
+  EXPECT_EQ(driver_.tier(Tier::host).cached, 0U);
+  EXPECT_EQ(driver_.status().counters.transfers_done, 1U);
+  EXPECT_EQ(driver_.reply_count(client_, id), 0U);
+  driver_.finish_transfer(0);
+  driver_.settle();
+  EXPECT_EQ(driver_.tier(Tier::host).cached, 2U);
+}
+
+TEST_F(Groups, TableThatGrowsKeepsTheEntriesOfEveryGroup) {
+  driver_.admit(client_, kFirst, numbered_tokens(1, 8));
+  const auto table = [this] {
+    const auto slots = driver_.live(client_, kFirst).table;
+    return std::vector<SlotId>(slots.begin(), slots.end());
+  };
+  const std::vector<SlotId> before = table();
+  ASSERT_EQ(before.size(), 4U);  // 2 blocks of 2 groups
+  const Reply reply = driver_.step(client_, StepScript().append(kFirst, numbered_tokens(9, 4)));
+  const auto& step = std::get<StepReply>(reply.body);
+  ASSERT_EQ(step.slots.size(), 2U);  // a slot of each group for the third block
+  const std::vector<SlotId> expected{before[0], before[1], step.slots[0],
+                                     before[2], before[3], step.slots[1]};
+  EXPECT_EQ(table(), expected);
+}
+
 class GroupsAfterARestart : public Groups {
  protected:
   GroupsAfterARestart() : restarted_(two_group_options()) {
@@ -153,17 +187,23 @@ class GroupsAfterARestart : public Groups {
     index_ = driver_.transfers().disk_index();
     EXPECT_EQ(index_.size(), 4U);  // an entry for each group
   }
-  std::uint64_t hits_after_recovery() {
+  static void send_format(EngineDriver& driver) {
     const KvLayout layout = two_group_layout();
-    restarted_.input(DiskFormat{.layout = &layout});
+    driver.input(DiskFormat{.layout = &layout});
+  }
+  void send_index(EngineDriver& driver) const {
     std::vector<RecoveredEntry> entries;
     std::vector<Token> tokens;
     for (const auto& found : index_) {
       entries.push_back(found.entry);
       tokens.insert(tokens.end(), found.tokens.begin(), found.tokens.end());
     }
-    restarted_.input(Recovered{.entries = entries, .tokens = tokens, .last = true});
-    restarted_.settle();
+    driver.input(Recovered{.entries = entries, .tokens = tokens, .last = true});
+    driver.settle();
+  }
+  std::uint64_t hits_after_recovery() {
+    send_format(restarted_);
+    send_index(restarted_);
     return restarted_.lookup(attach(restarted_), numbered_tokens(1, 9)).hit_tokens_by_tier[2];
   }
   void expect_saved_as_a_whole(std::uint32_t depth) {
@@ -234,6 +274,29 @@ TEST_F(GroupsAfterARestart, ParentThatLacksAGroupIsSavedAgain) {
   ASSERT_EQ(hits_after_recovery(), 0U);
   restarted_.allow_quarantine();  // the child's copy of the other group
   expect_saved_as_a_whole(0);
+}
+
+// A disk of one slot a group. That of the second group is taken by what is left of a block in use.
+TEST_F(GroupsAfterARestart, BlockThatFindsASlotInOneGroupOnlyTakesNone) {
+  std::erase_if(index_, [](const auto& found) {
+    return found.entry.depth == 1 || found.entry.group == GroupId(0);
+  });
+  ASSERT_EQ(index_.size(), 1U);
+  Engine::Options options = two_group_options();
+  options.tier_bytes[tier_index(Tier::disk)] = 8'192;
+  EngineDriver driver(options);
+  send_format(driver);
+  const ClientId client = attach(driver);
+  driver.cache_prompt(client, numbered_tokens(101, 4));  // known first, hence saved first
+  send_index(driver);
+  driver.admit(client, kFirst, numbered_tokens(1, 4));
+  driver.step(client, StepScript().publish(kFirst, 4));
+  const Reply reply = driver.call(client, Flush{});
+  ASSERT_EQ(reply.error.code, ErrorCode::ok);
+  EXPECT_EQ(std::get<FlushReply>(reply.body).durable_blocks, 1U);
+  EXPECT_EQ(std::get<FlushReply>(reply.body).unsaved_blocks, 1U);
+  EXPECT_EQ(driver.lookup(client, numbered_tokens(1, 5)).hit_tokens, 4U);
+  EXPECT_EQ(driver.transfers().disk_index().size(), 2U) << "both groups of the block in use";
 }
 
 }  // namespace

@@ -126,6 +126,17 @@ TEST_F(Lease, SlotsThatWaitForAStepAreFencedToo) {
   EXPECT_EQ(driver_.tier(Tier::device).free, 8U);
 }
 
+TEST_F(Lease, SlotsThatAStepGaveUpAreFencedToo) {
+  driver_.admit(client_, kFirst, numbered_tokens(1, 12), 4);
+  driver_.call(client_, StepScript().truncate(kFirst, 4).at(1, 0));
+  ASSERT_EQ(driver_.tier(Tier::device).held, 4U);  // three of them wait for step 1
+  expire();
+  EXPECT_EQ(driver_.tier(Tier::device).fenced, 4U);
+  driver_.input(ClientGone{client_});
+  driver_.settle();
+  EXPECT_EQ(driver_.tier(Tier::device).free, 8U);
+}
+
 TEST_F(Lease, DeathOfAnExpiredClientEndsItsFence) {
   hold_blocks();
   expire();
