@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include "cachesvc/shell/kernel_sources.h"
 #include "tests/cachesvc/shell/memory_store.h"
@@ -40,6 +41,7 @@ class EngineHostTest : public testing::Test {
     EngineHost::Options options;
     options.engine.tier_bytes = {65'536, 131'072, 1U << 20U, 0};
     options.engine.client_capacity = 8;
+    options.engine.lease = lease_;
     options.boot = {1, 2};
     options.own_client = ClientId(1);
     const EngineHost::Parts parts{loop_,         log_,     *router_, clients_, *memory_,
@@ -83,6 +85,7 @@ class EngineHostTest : public testing::Test {
   tests::Gate gate_;
   tests::StoreLog store_log_;
   bool disk_fails_ = false;
+  Duration lease_ = std::chrono::seconds(10);
   EventLoop loop_;
   ClientRegistry clients_{8, 8, ClientId(100)};
   codec::ShellCounters counters_;
@@ -199,6 +202,24 @@ TEST_F(EngineHostTest, ALayoutWhoseBlockDoesNotFitIsCountedAndNotOpened) {
   EXPECT_EQ(counters_.disk_failures, 1U);
   EXPECT_EQ(host_->status().block_tokens, 0U);
   EXPECT_FALSE(host_->status().recovering);
+}
+
+class PausedHost : public EngineHostTest {
+ protected:
+  PausedHost() { lease_ = std::chrono::milliseconds(500); }
+};
+
+// Nothing is sent at all, so that no request that waited can hide it.
+TEST_F(PausedHost, TellsTheEngineSoThatNobodysLeaseEndsMeanwhile) {
+  (void)take_in(core::ClientRole::runner);
+  host_->tick();
+  (void)poll(nullptr, 0, 1'500);  // the pause: three leases without a tick
+  host_->tick();
+  EXPECT_EQ(host_->status().counters.expired_clients, 0U);
+  EXPECT_TRUE(tests::eventually([&] {
+    host_->tick();
+    return host_->status().counters.expired_clients == 1;
+  })) << "who is silent afterwards is found out";
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ TEST_F(RouterSocketTest, MessagesOfMoreOrFewerFramesAreMalformedAndTheNextIsNot)
           seen.push_back(got);
         }
       },
-      [&] { return seen.size() == 2; });
+      [&] { return seen.size() >= 2; });
   EXPECT_EQ(seen,
             (std::vector{RouterSocket::Received::malformed, RouterSocket::Received::request}));
   EXPECT_EQ(router_->body().size(), 4U);
@@ -207,31 +207,35 @@ TEST_F(RouterSocketTest, ConnectionsWithoutADescriptorLeftAreRefusedAndTheOthers
   EXPECT_EQ(next_body(), "new");
 }
 
-// A high number says that few are left: the connection is closed before the others starve.
+// A high number says that few are left: the connection is closed before the others starve. Of 1,024
+// descriptors 64 are kept.
 TEST_F(RouterSocketTest, TheLastDescriptorsAreNotForConnections) {
   const std::uint64_t refused = refused_connections();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const FileDescriptor highest(dup(STDERR_FILENO));
-  const rlimit low{.rlim_cur = static_cast<rlim_t>(highest.get()) + 20,
-                   .rlim_max = before.rlim_max};
+  const rlimit low{.rlim_cur = 1'024, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  EXPECT_FALSE(is_of_reserve(highest.get()));
+  std::vector<FileDescriptor> taken;
+  do {
+    taken.emplace_back(dup(STDERR_FILENO));
+  } while (taken.back().is_open() && taken.back().get() < 1'024 - 64 - 6);
+  EXPECT_FALSE(is_of_reserve(taken.back().get()));
   std::vector<FileDescriptor> strangers;
   const sockaddr_un address = unix_address(dir_.path() + "/r.sock");
-  bool was_closed = false;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 8; ++i) {
     FileDescriptor stranger(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!stranger.is_open()) break;
     EXPECT_EQ(connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
               0);
     strangers.push_back(std::move(stranger));
-    was_closed = was_closed || refused_connections() > refused;
   }
-  was_closed = was_closed || tests::eventually([&] { return refused_connections() > refused; });
+  const bool was_closed = tests::eventually([&] { return refused_connections() > refused; });
+  // The strangers' own ends may have come from the reserve; connections may not.
+  for (int i = 0; i < 64 - 8; ++i) {
+    taken.emplace_back(dup(STDERR_FILENO));
+    EXPECT_TRUE(taken.back().is_open()) << i;
+  }
   setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_TRUE(was_closed);
-  EXPECT_TRUE(FileDescriptor(dup(STDERR_FILENO)).is_open());
 }
 
 TEST_F(RouterSocketTest, TheSocketFileIsForUserAndGroupOnly) {

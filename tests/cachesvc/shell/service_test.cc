@@ -292,7 +292,9 @@ TEST(Service, TheEndItselfSavesWhatWasPublished) {
   }
   const RunningService service(options);
   PoolClient client(dir.path());
-  EXPECT_TRUE(eventually([&] { return client.counter("recovered_blocks") == 2; }));
+  ASSERT_TRUE(
+      eventually([&] { return !client.client().status()->body_as_StatusReply()->recovering(); }));
+  EXPECT_EQ(client.counter("recovered_blocks"), 2U);
 }
 
 TEST(Service, AFlippedByteOnTheDiskIsACountedMissAndNeverServed) {

@@ -220,6 +220,33 @@ TEST_F(ClientTest, NeverHandsOutASlotOutsideThePool) {
   EXPECT_EQ(client->step(request, in(seconds(10))).error().code, ErrorCode::corrupt);
 }
 
+TEST_F(ClientTest, AdmitsTheLastSlotOfThePoolAndNoneBehindIt) {
+  for (const std::uint32_t slot : {63U, 64U}) {
+    auto service = serve(
+        [slot](const Seen& request) -> Answers {
+          if (request.type == wire::RequestBody::AttachPool) {
+            return std::vector<Bytes>{pool_reply(request.request, 8'192, 64)};
+          }
+          if (request.type != wire::RequestBody::Admit) return std::nullopt;
+          ReplyParts parts;
+          parts.request = request.request;
+          parts.body_type = wire::ReplyBody::AdmitReply;
+          parts.body = [slot](auto& builder) {
+            const auto slots = builder.CreateVector(std::vector<std::uint32_t>{0, slot});
+            return wire::CreateAdmitReply(builder, true, nullptr, 1, 2, slots).Union();
+          };
+          return std::vector<Bytes>{reply_frame(parts)};
+        },
+        {.pool_bytes = 8'192});
+    auto client = attach();
+    ASSERT_NE(client, nullptr);
+    ASSERT_TRUE(client->attach_pool(small_layout(), in(seconds(10))));
+    const auto admission = client->admit(SequenceId(9), 20, in(seconds(10)));
+    EXPECT_EQ(admission ? ErrorCode::ok : admission.error().code,
+              slot == 63 ? ErrorCode::ok : ErrorCode::corrupt);
+  }
+}
+
 TEST_F(ClientTest, SendsALargeStepInPartsWithRisingNumbers) {
   auto service = serve([](const Seen& request) -> Answers {
     if (request.type != wire::RequestBody::Step) return std::nullopt;
