@@ -8,6 +8,11 @@ namespace kv::test {
 namespace {
 
 constexpr std::size_t kRunners = 8;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSlowBuild = true;
+#else
+constexpr bool kIsSlowBuild = false;
+#endif
 
 class RunnerKilled : public ChaosTest {
  protected:
@@ -49,7 +54,7 @@ class RunnerKilled : public ChaosTest {
     EXPECT_TRUE(eventually(
         client, [&](const auto& status) { return is_of_the_living(status, runners); }, seconds(10)))
         << "kill " << killed_;
-    worst_ = std::max<Worst>(worst_, std::chrono::steady_clock::now() - died);
+    delays_.push_back(std::chrono::steady_clock::now() - died);
   }
   void one_round(Client& client, Prng& prng, std::uint64_t kills) {
     Runners runners;
@@ -67,10 +72,15 @@ class RunnerKilled : public ChaosTest {
         << leftovers(status_of(client));
   }
 
-  using Worst = std::chrono::steady_clock::duration;
+  // The longest delay of so many percent of the kills.
+  [[nodiscard]] std::chrono::microseconds delay(std::size_t percent) const {
+    const std::size_t count = (delays_.size() * percent + 99) / 100;
+    return std::chrono::duration_cast<std::chrono::microseconds>(delays_.at(count - 1));
+  }
+
   std::uint64_t killed_ = 0;
   std::uint64_t killed_while_held_ = 0;
-  Worst worst_{};
+  std::vector<std::chrono::steady_clock::duration> delays_;  // death seen to slots back
 };
 
 // SCENARIOS REC-11, LEAK-18: what dead clients held comes back, however many there were.
@@ -91,11 +101,18 @@ TEST_F(RunnerKilled, LeavesNothingBehindAndTheOthersGoOnWithGoldenTokens) {
   const auto status = status_of(*client);
   EXPECT_EQ(counter_of(status, "expired_clients"), 0U);
   EXPECT_GE(counter_of(status, "gone_clients"), kills / 4);
-  const auto worst = std::chrono::duration_cast<std::chrono::milliseconds>(worst_).count();
-  RecordProperty("worst_ms", static_cast<int>(worst));
-  std::printf("%llu kills, %llu while slots were held; slots back after %lld ms at the latest\n",
-              static_cast<unsigned long long>(killed_),
-              static_cast<unsigned long long>(killed_while_held_), static_cast<long long>(worst));
+  std::ranges::sort(delays_);
+  const auto ms = [this](std::size_t percent) {
+    return static_cast<double>(delay(percent).count()) / 1'000;
+  };
+  std::printf(
+      "%llu kills, %llu while slots were held; slots back after ms: %.1f (half), %.1f (90%%), "
+      "%.1f (95%%), %.1f (99%%), %.1f (all)\n",
+      static_cast<unsigned long long>(killed_), static_cast<unsigned long long>(killed_while_held_),
+      ms(50), ms(90), ms(95), ms(99), ms(100));
+  RecordProperty("worst_ms", static_cast<int>(ms(100)));
+  if (kIsSlowBuild) return;
+  EXPECT_LE(delay(95), seconds(1)) << "after the death was seen, but for one in twenty";
 }
 
 }  // namespace
