@@ -7,12 +7,13 @@
 
 #include <unistd.h>
 
+#include "tests/support/built_program.h"
+
 namespace kv::tests {
 namespace {
 
 std::vector<std::string> command(const std::string& dir, const std::vector<std::string>& settings) {
-  std::vector<std::string> all = {std::string(KV_BINARY_DIR) + "/bin/cachesvc", "serve", "--dir",
-                                  dir};
+  std::vector<std::string> all = {built_program("cachesvc"), "serve", "--dir", dir};
   for (const char* small :
        {"device.bytes=64KiB", "host.bytes=128KiB", "disk.bytes=4MiB", "service.log_level=error"}) {
     all.insert(all.end(), {"--set", small});

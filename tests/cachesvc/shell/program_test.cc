@@ -8,21 +8,24 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cachesvc/shell/commands.h"
+#include "cachesvc/shell/unix_address.h"
 #include "tests/cachesvc/shell/child_process.h"
 #include "tests/cachesvc/shell/flip_a_byte.h"
 #include "tests/cachesvc/shell/pool_client.h"
 #include "tests/cachesvc/shell/temp_dir.h"
 #include "tests/cachesvc/shell/test_client.h"
+#include "tests/support/built_program.h"
 
 namespace kv::tests {
 namespace {
 
 std::vector<std::string> command(const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {std::string(KV_BINARY_DIR) + "/bin/cachesvc"};
+  std::vector<std::string> all = {built_program("cachesvc")};
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }
@@ -140,6 +143,46 @@ TEST(Program, AKilledClientsSlotsAreFreeAtOnce) {
   waitpid(child, &status, 0);
   close(told[0]);
   close(told[1]);
+}
+
+// Whoever inherited the connection asks just before the death, and is heard after it.
+TEST(Program, ThePoolIsNotGivenInTheNameOfADeadProcess) {
+  const TempDir dir;
+  ChildProcess service(serve(dir));
+  ASSERT_EQ(service.next_line(), ready_line(dir)) << service.errors();
+  const int shared = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const AttachConnection connection(shared);
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t child = fork();  // this process has no threads yet
+  if (child == 0) {
+    const sockaddr_un address = shell::unix_address(dir.path() + "/attach.sock");
+    const bool is_connected =
+        connect(shared, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    (void)!write(told[1], is_connected ? "y" : "n", 1);
+    pause();
+    _exit(0);
+  }
+  char answer = 0;
+  ASSERT_EQ(read(told[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  ASSERT_EQ(connection.ask(wire::AttachKind::enter).code, wire::ErrorCode::ok);
+  const auto living = connection.ask(wire::AttachKind::device_pool);
+  EXPECT_GE(living.descriptor, 0);
+  service.signal(SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(waitpid(service.id(), &status, WUNTRACED), service.id());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  connection.send(wire::AttachKind::device_pool);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  service.signal(SIGCONT);
+  const auto dead = connection.receive();
+  EXPECT_EQ(dead.descriptor, -1);
+  EXPECT_TRUE(!dead.has_arrived || dead.code == wire::ErrorCode::stale);
+  for (const int descriptor : {living.descriptor, dead.descriptor, told[0], told[1]}) {
+    if (descriptor >= 0) close(descriptor);
+  }
 }
 
 TEST(Program, ARegularFileAtTheSocketsPathIsAnErrorAndStays) {
@@ -319,8 +362,7 @@ TEST(Program, APoolThatTheSystemDoesNotGiveIsOneErrorAndNoHalfService) {
   const std::string limited =
       "ulimit -v 1000000 && exec \"$0\" serve --dir \"$1\" "
       "--set device.bytes=1GiB --set host.bytes=1MiB --set disk.bytes=0";
-  ChildProcess service(
-      {"/bin/sh", "-c", limited, std::string(KV_BINARY_DIR) + "/bin/cachesvc", dir.path()});
+  ChildProcess service({"/bin/sh", "-c", limited, built_program("cachesvc"), dir.path()});
   EXPECT_EQ(service.rest(), "");
   EXPECT_EQ(service.wait(), shell::kExitFailed);
   EXPECT_EQ(service.errors(),

@@ -28,7 +28,8 @@ inline constexpr std::chrono::milliseconds kPatience(10'000);
 
 class AttachConnection {
  public:
-  explicit AttachConnection(const std::string& path);  // is_open() says whether it worked
+  explicit AttachConnection(const std::string& path);         // is_open() says whether it worked
+  explicit AttachConnection(int socket) : socket_(socket) {}  // connected; takes it over
   ~AttachConnection();
   AttachConnection(const AttachConnection&) = delete;
   AttachConnection& operator=(const AttachConnection&) = delete;

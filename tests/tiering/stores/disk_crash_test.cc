@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/built_program.h"
 #include "tests/tiering/stores/store_support.h"
 #include "tiering/stores/disk_store.h"
 #include "tiering/stores/file_descriptor.h"
@@ -53,7 +54,7 @@ Writer start_writer(const std::string& directory, std::uint64_t seed,
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, input.get(), STDOUT_FILENO);
-  std::string program = std::string(KV_BINARY_DIR) + "/bin/disk_crash_writer";
+  std::string program = tests::built_program("disk_crash_writer");
   std::string arguments[3] = {directory, std::to_string(seed), std::to_string(first_generation)};
   char* argv[] = {program.data(), arguments[0].data(), arguments[1].data(), arguments[2].data(),
                   nullptr};

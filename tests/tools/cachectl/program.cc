@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "allocator/base/check.h"
+#include "tests/support/built_program.h"
 
 namespace kv::test {
 namespace {
@@ -130,6 +131,6 @@ ProgramResult run_program(const std::vector<std::string>& arguments, std::chrono
   return Program(arguments, environment).wait(time);
 }
 
-std::string built(const std::string& name) { return std::string(KV_BINARY_DIR) + "/bin/" + name; }
+std::string built(const std::string& name) { return tests::built_program(name); }
 
 }  // namespace kv::test
