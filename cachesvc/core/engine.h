@@ -39,6 +39,8 @@ class Engine {
     // Prompt tokens of sequences that have not ended, admitted or not: of all, and of one client.
     std::uint64_t prompt_tokens_max = std::uint64_t{64} << 20U;
     std::uint64_t client_prompt_tokens_max = std::uint64_t{32} << 20U;
+    // What is known of blocks, at most: a format of which more would fit the tiers is too_large.
+    std::uint64_t index_bytes_max = std::uint64_t{1} << 30U;
     std::uint32_t message_bytes_max = 1U << 20U;  // told to clients; the shell refuses longer ones
     Duration lease = std::chrono::seconds(10);
     std::uint64_t hash_seed = 0;

@@ -45,6 +45,11 @@ Result<void> Engine::State::define_format(const KvLayout& layout) {
   if (cache_options.slot_count[tier_index(Tier::host)] == 0) {
     cache_options.slot_count[tier_index(Tier::disk)] = 0;
   }
+  if (PrefixCache::bytes_max(cache_options) > options_.index_bytes_max) {
+    return Error{ErrorCode::too_large,
+                 "so many small blocks fit the tiers that their index is over limits.index_bytes",
+                 "block_tokens"};
+  }
   layout_ = layout;
   group_count_ = groups;
   block_tokens_ = layout.block_tokens;

@@ -36,6 +36,24 @@ std::uint64_t key_hash(const Digest& key) {
 
 }  // namespace
 
+std::uint64_t PrefixCache::bytes_max(const Options& options) {
+  constexpr std::uint64_t kMapEntry = 11;   // FlatMap: 8 bytes, three quarters full
+  constexpr std::uint64_t kNode = 44;       // PrefixTree: a node of one block, and its map entry
+  constexpr std::uint64_t kPolicy = 20;     // LruPolicy, of every block that there may be
+  constexpr std::uint64_t kSlot = 16;       // BlockPool
+  constexpr std::uint64_t kChunks = 1'024;  // nodes and facts come in chunks of so many
+  const std::uint64_t groups = options.layout.groups.size();
+  const std::uint64_t tiers = count_of(tiers_on(options));
+  const std::uint64_t tree = options.layout.block_tokens * sizeof(Token) + 5 + kMapEntry + kNode;
+  const std::uint64_t facts = (kChildCopies + groups * tiers) * sizeof(std::uint32_t);
+  const std::uint64_t records =
+      sizeof(Digest) + 13 + groups * (tiers + 1) * sizeof(std::uint32_t) + kMapEntry;
+  std::uint64_t bytes =
+      (block_capacity(options) + kChunks) * (tree + facts + records + kPolicy * tiers);
+  for (const std::uint32_t slots : options.slot_count) bytes += slots * groups * kSlot;
+  return bytes + options.root_capacity * std::uint64_t{128};
+}
+
 PrefixCache::PrefixCache(const Options& options)
     : options_(options),
       group_count_(static_cast<std::uint32_t>(options.layout.groups.size())),

@@ -45,6 +45,8 @@ class PrefixCache {
     std::array<PolicyKind, BlockRecords::kSlotTiers> policies{};  // lru
     RecomputeCost recompute_cost;                                 // of one block: for gdsf
   };
+  // What metadata_bytes() can reach with these; LRU in every tier. requires: as the constructor.
+  [[nodiscard]] static std::uint64_t bytes_max(const Options& options);
   // requires: validate(layout) passed.
   explicit PrefixCache(const Options& options);
 

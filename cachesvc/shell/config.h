@@ -36,6 +36,7 @@ struct Config {
   std::uint32_t sequences = 0;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t client_prompt_tokens = 0;
+  std::uint64_t index_bytes = 0;
 };
 
 enum class ConfigType : std::uint8_t { text, choice, bytes, duration, count, boolean };

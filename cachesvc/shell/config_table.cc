@@ -14,7 +14,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kTiB = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-constexpr std::array<ConfigKey, 17> kKeys = {{
+constexpr std::array<ConfigKey, 18> kKeys = {{
     {"service.dir",
      ConfigType::text,
      &Config::dir,
@@ -137,6 +137,15 @@ constexpr std::array<ConfigKey, 17> kKeys = {{
      {},
      65'536,
      4'294'967'295},
+    {"limits.index_bytes",
+     ConfigType::bytes,
+     &Config::index_bytes,
+     "1GiB",
+     "memory for what is known of blocks, 200 to 300 bytes each; a layout of which more would fit "
+     "the tiers is refused",
+     {},
+     kMiB,
+     kTiB},
 }};
 
 }  // namespace

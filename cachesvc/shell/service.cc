@@ -63,6 +63,7 @@ core::Engine::Options engine_options(const Config& config, bool disk_is_usable) 
   options.sequence_capacity = config.sequences;
   options.prompt_tokens_max = config.prompt_tokens;
   options.client_prompt_tokens_max = config.client_prompt_tokens;
+  options.index_bytes_max = config.index_bytes;
   options.message_bytes_max = static_cast<std::uint32_t>(config.message_bytes);
   options.credits_per_client = config.credits;
   options.lease = config.lease;

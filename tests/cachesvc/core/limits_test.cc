@@ -15,6 +15,24 @@ Open more(SequenceId sequence, std::span<const Token> tokens) {
   return {.header = {}, .sequence = sequence, .first = false, .fields = nullptr, .tokens = tokens};
 }
 
+// A layout of tiny blocks would want more memory for its index than for its payload.
+TEST(IndexBytes, OfALayoutOfWhichTooManyBlocksFitTheTiersAreRefusedAndALargerOneIsServed) {
+  Engine::Options options;
+  options.tier_bytes = {64U << 20U, 256U << 20U, 0, 0};
+  options.index_bytes_max = 64U << 20U;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach();
+  const KvLayout tiny = one_group_layout(1);  // 32 bytes a block: ten million of them
+  const Reply refused = driver.call(client, AttachPool{.header = {}, .layout = &tiny});
+  EXPECT_EQ(refused.error.code, ErrorCode::too_large);
+  EXPECT_EQ(refused.error.field, "block_tokens");
+  EXPECT_EQ(driver.engine().cache(), nullptr);
+  const KvLayout large = one_group_layout(512);
+  EXPECT_EQ(driver.call(client, AttachPool{.header = {}, .layout = &large}).error.code,
+            ErrorCode::ok);
+  EXPECT_LE(driver.status().metadata_bytes, options.index_bytes_max);
+}
+
 // What a prompt takes before it is admitted is bounded.
 TEST(PromptTokens, OfOneClientAreBoundedWhileItsSequencesLast) {
   Engine::Options options = options_with_slots(8, 0, 0);

@@ -40,6 +40,9 @@ class FilledCache {
     root_ = cache_.open_root(Digest{}).value();
   }
   PrefixCache& cache() { return cache_; }
+  static std::uint64_t bytes_max(std::uint32_t slots) {
+    return PrefixCache::bytes_max(options(slots));
+  }
 
   // A prompt of blocks that nobody has; evicts where nothing is free.
   void add_prompt(std::uint32_t block_count) {
@@ -83,6 +86,8 @@ std::uint64_t bytes_per_block(std::uint32_t blocks, std::uint32_t prompt_blocks)
   // What the cache says of itself is what was allocated, but for a few small vectors.
   EXPECT_NEAR(static_cast<double>(filled.cache().metadata_bytes()), static_cast<double>(counted),
               0.001 * static_cast<double>(counted));
+  EXPECT_LE(counted, FilledCache::bytes_max(blocks));
+  EXPECT_GE(counted, FilledCache::bytes_max(blocks) / 2);
   return (counted - std::uint64_t{blocks} * kBlockTokens * sizeof(Token)) / blocks;
 }
 

@@ -161,6 +161,18 @@ TEST(Limits, SequencesOverTheirNumberAreExhausted) {
   EXPECT_EQ(client.counter("refused_sequences"), 1U);
 }
 
+TEST(Limits, ALayoutWhoseIndexWouldBeOverItsLimitIsTooLarge) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.index_bytes = 1'000;
+  const RunningService service(options);
+  TestClient client(dir.path(), false);
+  const auto refused = client.attach_pool({});
+  EXPECT_EQ(refused.code(), ErrorCode::too_large);
+  EXPECT_NE(refused->reason()->str().find("limits.index_bytes"), std::string::npos);
+  EXPECT_EQ(client.counter("too_large_requests"), 1U);
+}
+
 TEST(Limits, PromptTokensOverThoseOfAClientOrOfAllAreExhausted) {
   const TempDir dir;
   auto options = options_in(dir.path());

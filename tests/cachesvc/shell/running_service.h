@@ -35,6 +35,7 @@ namespace kv::tests {
   config.sequences = 64;
   config.prompt_tokens = 4U << 20U;
   config.client_prompt_tokens = 2U << 20U;
+  config.index_bytes = 64U << 20U;
   return options;
 }
 
