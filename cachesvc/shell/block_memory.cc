@@ -12,7 +12,10 @@ Result<BlockMemory> BlockMemory::make(std::uint64_t device_bytes, std::uint64_t 
   constexpr std::array<const char*, kMemoryTiers> kNames = {"cachesvc-device", "cachesvc-host"};
   for (std::size_t tier = 0; tier < kMemoryTiers; ++tier) {
     if (bytes[tier] == 0) continue;
-    KV_TRY(HostArena arena, HostArena::make({.bytes = bytes[tier], .name = kNames[tier]}));
+    // Runners write to the device tier; the host tier they only read.
+    KV_TRY(HostArena arena, HostArena::make({.bytes = bytes[tier],
+                                             .name = kNames[tier],
+                                             .sole_writer = tier == tier_index(Tier::host)}));
     memory.arenas_[tier] = std::make_unique<HostArena>(std::move(arena));
   }
   return memory;

@@ -194,6 +194,11 @@ Result<void> Service::State::start() {
   KV_TRY(router, RouterSocket::bind({.endpoint = config.endpoint,
                                      .message_bytes_max = codec::kMessageBytesMax,
                                      .send_queue_max = send_queue}));
+  const HostArena* const arena = memory.arena(Tier::host);
+  if (arena != nullptr && !arena->is_write_sealed()) {
+    log.write(LogLevel::warn, "host_arena_not_sealed",
+              {{"effect", "a client that gets its own read-only descriptor reopened can write"}});
+  }
   start_engine();
   KV_TRY(attach, AttachServer::make(
                      loop, log,

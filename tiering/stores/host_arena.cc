@@ -68,13 +68,18 @@ Result<HostArena> HostArena::make_with(const Options& options, bool huge) {
   if (::fchmod(descriptor, S_IRUSR) != 0) {
     return memory_error(errno, "host arena: cannot set the mode");
   }
-  if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return memory_error(errno, "host arena: cannot seal");
-  }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (base == MAP_FAILED) return memory_error(errno, "host arena: cannot map");
   arena.base_ = static_cast<std::byte*>(base);
   arena.bytes_ = bytes;
+  // The mode alone stops no reader of the same user, who may set another. The mapping above stays
+  // writable. A kernel before 5.1 has no such seal.
+  constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  arena.write_sealed_ = options.sole_writer &&
+                        ::fcntl(descriptor, F_ADD_SEALS, kSizeSeals | F_SEAL_FUTURE_WRITE) == 0;
+  if (::fcntl(descriptor, F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+    return memory_error(errno, "host arena: cannot seal");
+  }
   if (options.populate) KV_TRY_VOID(populate(arena.base_, bytes, page_bytes));
   return arena;
 }
@@ -83,7 +88,8 @@ HostArena::HostArena(HostArena&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       descriptor_(std::move(other.descriptor_)),
-      huge_(other.huge_) {}
+      huge_(other.huge_),
+      write_sealed_(other.write_sealed_) {}
 
 HostArena& HostArena::operator=(HostArena&& other) noexcept {
   if (this != &other) {
@@ -92,6 +98,7 @@ HostArena& HostArena::operator=(HostArena&& other) noexcept {
     bytes_ = std::exchange(other.bytes_, 0);
     descriptor_ = std::move(other.descriptor_);
     huge_ = other.huge_;
+    write_sealed_ = other.write_sealed_;
   }
   return *this;
 }

@@ -21,8 +21,10 @@ class HostArena {
     const char* name = "kv";  // shown in /proc/<pid>/maps
     bool huge_pages = true;   // try them
     bool populate = false;
+    bool sole_writer = false;  // nobody else may ever write, whatever descriptor they have
   };
-  // Sealed against shrinking and growing. fails: exhausted (no memory), invalid (0 bytes),
+  // Sealed against shrinking and growing, and for a sole writer against writing by others, where
+  // the kernel can (is_write_sealed() tells). fails: exhausted (no memory), invalid (0 bytes),
   // unavailable.
   [[nodiscard]] static Result<HostArena> make(const Options& options);
 
@@ -37,6 +39,7 @@ class HostArena {
   }
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   [[nodiscard]] bool is_huge() const { return huge_; }
+  [[nodiscard]] bool is_write_sealed() const { return write_sealed_; }
   // A descriptor that can only be mapped for reading, for clients that must not write. Caller
   // closes it.
   [[nodiscard]] Result<int> read_only_descriptor() const;
@@ -48,6 +51,7 @@ class HostArena {
   std::uint64_t bytes_ = 0;
   FileDescriptor descriptor_;
   bool huge_ = false;
+  bool write_sealed_ = false;
 };
 
 // Maps a pool that another process passed (attach socket). fails: invalid (not sealed against

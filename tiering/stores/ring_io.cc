@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <ctime>
+#include <utility>
+#include <vector>
 
 #include <liburing.h>
 
@@ -31,6 +33,10 @@ class RingIo final : public FileIo {
   }
 
   void submit(std::uint32_t lane, const FileRequest& request) override {
+    if (plain_ != nullptr) {
+      ++done_plainly_;
+      return plain_->submit(lane, request);
+    }
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     KV_CHECK(entry != nullptr);  // lanes are no more than the ring's entries
     const auto count = static_cast<unsigned>(request.bytes.size());
@@ -40,19 +46,28 @@ class RingIo final : public FileIo {
       io_uring_prep_write(entry, request.descriptor, request.bytes.data(), count, request.offset);
     }
     io_uring_sqe_set_data64(entry, lane);
-    ++in_flight_;
-    if (++waiting_ >= kSubmitTogether) enter(0);
+    waiting_.push_back(lane);
+    if (waiting_.size() >= kSubmitTogether) enter(0);
   }
 
   FileCompletion wait() override {
-    KV_CHECK(in_flight_ > 0);
+    if (!waiting_.empty()) enter(0);
+    if (!refused_.empty()) {
+      const FileCompletion completion = {.lane = refused_.back(), .result = -EIO};
+      refused_.pop_back();
+      return completion;
+    }
+    if (with_kernel_ == 0) {
+      KV_CHECK(done_plainly_ > 0);
+      --done_plainly_;
+      return plain_->wait();
+    }
     io_uring_cqe* entry = nullptr;
-    if (waiting_ > 0) enter(0);
     while (io_uring_peek_cqe(&ring_, &entry) != 0) enter(1);
     const FileCompletion completion = {
         .lane = static_cast<std::uint32_t>(io_uring_cqe_get_data64(entry)), .result = entry->res};
     io_uring_cqe_seen(&ring_, entry);
-    --in_flight_;
+    --with_kernel_;
     return completion;
   }
 
@@ -62,29 +77,43 @@ class RingIo final : public FileIo {
   }
 
  private:
-  // Hands the kernel what waits. A kernel short of memory is asked again; requests cannot be taken
-  // back from it, so one that refuses for good stops the process before a buffer is used twice.
+  // Hands the kernel what waits. A kernel short of memory is asked again; one that refuses for good
+  // is asked no more.
   void enter(unsigned wait_count) {
     constexpr int kTriesMax = 10'000;
-    constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 1'000'000};
-    for (int tries = 0;; ++tries) {
-      KV_CHECK(tries < kTriesMax);
+    for (int tries = 0; plain_ == nullptr && tries < kTriesMax; ++tries) {
       const int result =
           wait_count == 0 ? io_uring_submit(&ring_) : io_uring_submit_and_wait(&ring_, wait_count);
       if (result >= 0) {
-        waiting_ -= static_cast<std::uint32_t>(result);
+        with_kernel_ += static_cast<std::uint32_t>(result);
+        waiting_.erase(waiting_.begin(), waiting_.begin() + result);
         return;
       }
       if (result == -EINTR) continue;
-      KV_CHECK(result == -EAGAIN || result == -EBUSY || result == -ENOMEM);
-      ::nanosleep(&kPause, nullptr);
+      if (result != -EAGAIN && result != -EBUSY && result != -ENOMEM) break;
+      pause();
     }
+    if (plain_ == nullptr) abandon();
+    pause();
+  }
+  // Requests cannot be taken back from the kernel, and their buffers are its own till they are
+  // done: they come by the queue that is shared with it, without a call. What it never saw fails.
+  void abandon() {
+    refused_ = std::exchange(waiting_, {});
+    plain_ = make_plain_io();
+  }
+  static void pause() {
+    constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 1'000'000};
+    ::nanosleep(&kPause, nullptr);
   }
 
   io_uring ring_{};
   bool made_ = false;
-  std::uint32_t in_flight_ = 0;
-  std::uint32_t waiting_ = 0;  // prepared, not yet with the kernel
+  std::uint32_t with_kernel_ = 0;
+  std::vector<std::uint32_t> waiting_;  // lanes that are prepared, not yet with the kernel
+  std::unique_ptr<FileIo> plain_;       // instead of the ring, once the kernel refuses it
+  std::vector<std::uint32_t> refused_;  // lanes that the kernel never saw
+  std::uint32_t done_plainly_ = 0;
 };
 
 }  // namespace

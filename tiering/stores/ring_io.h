@@ -1,4 +1,6 @@
-// The FileIo on io_uring: what is submitted is in flight together.
+// The FileIo on io_uring: what is submitted is in flight together. Where the kernel refuses the
+// ring later on (a filter of system calls, for one), what it has not begun fails with EIO, and from
+// then on bytes move by pread and pwrite.
 // Owner, threads: as FileIo. Cost: one ring; a system call for a few submissions.
 #pragma once
 

@@ -57,7 +57,8 @@ TEST_F(FewThreadsDeathTest, TheServiceSaysSoInsteadOfStarting) {
     const auto made = Service::make(options);
     const auto* const problem = std::get_if<StartProblem>(&made);
     if (problem == nullptr) std::_Exit(kMissed);
-    const bool told = problem->message == "the system refuses the 70 threads that the service needs";
+    const bool told =
+        problem->message == "the system refuses the 70 threads that the service needs";
     std::_Exit(told ? kTold : 1);
   };
   EXPECT_EXIT(start_and_exit(), testing::ExitedWithCode(kTold), "");
@@ -91,8 +92,8 @@ TEST_F(FewThreadsDeathTest, ADiskStoreThatFindsNoneIsUnavailable) {
     const auto open_and_exit = [&] {
       const tests::TempDir dir;
       refuse_threads(few);
-      const auto store = DiskStore::open({.directory = dir.path() + "/disk", .bytes = 1U << 20U},
-                                         layout);
+      const auto store =
+          DiskStore::open({.directory = dir.path() + "/disk", .bytes = 1U << 20U}, layout);
       if (store) std::_Exit(kMissed);
       std::_Exit(store.error().code == ErrorCode::unavailable ? kTold : 1);
     };

@@ -1,7 +1,10 @@
 // Moving bytes: both ways do the same, many requests at once, short results to their end.
 #include "tiering/stores/file_io.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -12,7 +15,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/tiering/stores/fault_io.h"
 #include "tests/tiering/stores/store_support.h"
@@ -155,6 +163,67 @@ INSTANTIATE_TEST_SUITE_P(Kinds, FileIoKinds, testing::Bool(),
 TEST(RingIo, RefusesAnAbsurdDepthInsteadOfFailingLater) {
   EXPECT_FALSE(make_ring_io(0).has_value());
   EXPECT_FALSE(make_ring_io(1U << 30U).has_value());
+}
+
+// From here on this process may not use rings: as a filter that comes late.
+void refuse_rings() {
+  std::array<sock_filter, 4> program = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_enter, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{.len = program.size(), .filter = program.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+    std::_Exit(2);
+  }
+}
+
+// Four requests are with the kernel when it begins to refuse, two are not. Exit code 7: the four
+// are whole, the two failed, and later ones are whole.
+int read_while_rings_become_refused(FileIo& io, int descriptor, std::span<std::byte> expected) {
+  std::vector<std::byte> bytes(8 * kPage);
+  const auto submit = [&](std::uint32_t lane) {
+    io.submit(lane, {.kind = FileRequest::Kind::read,
+                     .descriptor = descriptor,
+                     .offset = lane * kPage,
+                     .bytes = std::span(bytes).subspan(lane * kPage, kPage)});
+  };
+  for (std::uint32_t lane = 0; lane < 4; ++lane) submit(lane);
+  refuse_rings();
+  for (std::uint32_t lane = 4; lane < 6; ++lane) submit(lane);
+  std::vector<std::int64_t> results(8, 0);
+  for (int i = 0; i < 6; ++i) {
+    const FileCompletion completion = io.wait();
+    results[completion.lane] = completion.result;
+  }
+  for (std::uint32_t lane = 6; lane < 8; ++lane) submit(lane);
+  for (int i = 0; i < 2; ++i) {
+    const FileCompletion completion = io.wait();
+    results[completion.lane] = completion.result;
+  }
+  for (std::size_t lane = 0; lane < 8; ++lane) {
+    const bool refused = lane == 4 || lane == 5;
+    if (results[lane] != (refused ? -EIO : std::int64_t{kPage})) return static_cast<int>(10 + lane);
+    const std::size_t at = lane * kPage;
+    if (!refused && !std::equal(&bytes[at], &bytes[at] + kPage, &expected[at])) return 3;
+  }
+  return 7;
+}
+
+TEST(RingIoDeathTest, ARingThatTheKernelRefusesLaterOnCostsWhatItHadNotBegun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  if (!make_ring_io(kDepth)) GTEST_SKIP() << "no io_uring here";
+  const auto read_and_exit = [] {
+    const TempDirectory directory;
+    const FileDescriptor file = open_file(directory / "file");
+    std::vector<std::byte> expected = random_bytes(8 * kPage);
+    if (::pwrite(file.get(), expected.data(), expected.size(), 0) != 8 * kPage) std::_Exit(1);
+    const std::unique_ptr<FileIo> io = std::move(*make_ring_io(kDepth));
+    std::_Exit(read_while_rings_become_refused(*io, file.get(), expected));
+  };
+  EXPECT_EXIT(read_and_exit(), testing::ExitedWithCode(7), "");
 }
 
 TEST(IoChoice, FallsBackToPlainAndGivesTheReasonUnlessDirectIsDemanded) {

@@ -125,6 +125,40 @@ TEST(MappedArena, LargerThanTheFileIsInvalid) {
   EXPECT_EQ(mapped.error().field, "bytes");
 }
 
+// A descriptor that leads to the same memory, by whatever way a client of the same user finds.
+FileDescriptor reopen_for_writing(int descriptor) {
+  EXPECT_EQ(::fchmod(descriptor, S_IRUSR | S_IWUSR), 0);
+  return FileDescriptor(::open(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), O_RDWR));
+}
+
+TEST(HostArena, OfASoleWriterCannotBeWrittenByOthersWhateverTheyReopen) {
+  Result<HostArena> made =
+      HostArena::make({.bytes = 1U << 20U, .huge_pages = false, .sole_writer = true});
+  ASSERT_TRUE(made.has_value());
+  if (!made->is_write_sealed()) GTEST_SKIP() << "this kernel has no such seal";
+  const Result<int> given = made->read_only_descriptor();
+  ASSERT_TRUE(given.has_value());
+  const FileDescriptor reader(*given);
+  const FileDescriptor writer = reopen_for_writing(reader.get());
+  ASSERT_TRUE(writer.is_open());
+  EXPECT_EQ(::mmap(nullptr, 4'096, PROT_READ | PROT_WRITE, MAP_SHARED, writer.get(), 0),
+            MAP_FAILED);
+  EXPECT_EQ(::pwrite(writer.get(), "evil", 4, 0), -1);
+  // The owner still writes, and others read what it wrote.
+  made->bytes()[5] = std::byte{42};
+  const Result<MappedArena> mapped = MappedArena::map(reader.get(), 1U << 20U, false);
+  ASSERT_TRUE(mapped.has_value());
+  EXPECT_EQ(mapped->bytes()[5], std::byte{42});
+  EXPECT_EQ(mapped->bytes()[0], std::byte{0});
+}
+
+TEST(HostArena, OfManyWritersCanBeMappedForWriting) {
+  Result<HostArena> made = HostArena::make({.bytes = 1U << 20U, .huge_pages = false});
+  ASSERT_TRUE(made.has_value());
+  EXPECT_FALSE(made->is_write_sealed());
+  EXPECT_TRUE(MappedArena::map(made->descriptor(), 1U << 20U, true).has_value());
+}
+
 TEST(MappedArena, OfAnUnsealedFileIsInvalid) {
   const FileDescriptor memory(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(memory.get(), static_cast<off_t>(kPage)), 0);
