@@ -231,7 +231,8 @@ struct Reply {
 enum class NoticeKind : std::uint8_t {
   sequence_ready,  // the loads of an admitted sequence are in: code ok, table as replied;
                    // code busy: a load failed, the sequence is as opened, Admit again
-  lease_expired,   // pins were dropped, slots fenced: attach again, then Bye with the old id
+  lease_expired,   // pins were dropped, slots fenced: attach again, then Bye with the old id; the
+                   // last one of a client that ended with it, since nothing of it is fenced
 };
 inline constexpr std::uint8_t kNoticeKindCount = 2;
 struct Notice {
@@ -282,6 +283,8 @@ struct Actions {
   std::vector<SyncDisk> syncs;
   std::vector<Reply> replies;
   std::vector<Notice> notices;  // new ones; the shell also repeats unacknowledged ones (Engine)
+  // Expired clients of which nothing is fenced (any more): unknown from here on, as after a Bye.
+  std::vector<ClientId> ended_clients;
   const KvLayout* format_defined =
       nullptr;                   // first AttachPool: make the disk store for this layout
   bool continue_wanted = false;  // call step with Continue when no other input waits
@@ -294,6 +297,7 @@ struct Actions {
     syncs.clear();
     replies.clear();
     notices.clear();
+    ended_clients.clear();
     format_defined = nullptr;
     continue_wanted = false;
   }

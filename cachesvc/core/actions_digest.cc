@@ -180,6 +180,8 @@ std::uint64_t actions_digest(std::uint64_t previous, const Actions& actions) {
   mixer.word(actions.format_defined != nullptr ? 1 : 0);
   if (actions.format_defined != nullptr) mixer.one(*actions.format_defined);
   mixer.all(actions.continue_wanted);
+  // Rare, and younger than digests that were written down.
+  if (!actions.ended_clients.empty()) mixer.all(actions.ended_clients);
   return mixer.value();
 }
 

@@ -94,11 +94,18 @@ void Engine::State::expire(ClientState& client) {
     if (sequence.phase == SequencePhase::unused || sequence.client != client.id) continue;
     if (sequence.phase == SequencePhase::ending) continue;
     begin_ending(i, SequencePhase::fencing);
+    ++client.fenced_sequences;
   }
   // What waited for a step to complete can still be written by it: fenced with the rest.
   client.unfenced = client.fence.size();
   if (client.unfenced > 0) fencing_.push_back(client.id);
   notify(client.id, NoticeKind::lease_expired, SequenceId::none(), ErrorCode::stale, {});
+  end_if_nothing_is_fenced(client);
+}
+
+// Its process may live for long and never say Bye: what it cannot harm must not wait for that.
+void Engine::State::end_if_nothing_is_fenced(const ClientState& client) {
+  if (client.fenced_sequences == 0 && client.fence.empty()) harmless_.push_back(client.id);
 }
 
 void Engine::State::end_client(ClientId id) {
@@ -140,6 +147,11 @@ void Engine::State::run_client_ends() {
     }
     waiting_changed_ = true;
   }
+  for (const ClientId id : harmless_) {
+    clients_.erase(std::lower_bound(clients_.begin(), clients_.end(), id, before));
+    actions_->ended_clients.push_back(id);
+  }
+  harmless_.clear();
 }
 
 void Engine::State::notify(ClientId client, NoticeKind kind, SequenceId sequence, ErrorCode code,

@@ -69,6 +69,7 @@ struct ClientState {
   std::vector<FenceEntry> fence;  // in step order
   // Once expired: the first ones, whose slots are still to be fenced.
   std::size_t unfenced = 0;
+  std::uint32_t fenced_sequences = 0;  // once expired: those that are fencing or fenced
   std::uint64_t step_seq = 0;
   std::uint64_t completed_step = 0;
   std::uint64_t prompt_tokens = 0;  // of its sequences that have not ended
@@ -98,6 +99,7 @@ struct Engine::State {
   void on(const Bye& input);
   void on(const Tick& input);
   void expire(ClientState& client);
+  void end_if_nothing_is_fenced(const ClientState& client);
   void end_client(ClientId id);
   void run_client_ends();
   void notify(ClientId client, NoticeKind kind, SequenceId sequence, ErrorCode code,
@@ -314,6 +316,7 @@ struct Engine::State {
   std::vector<std::uint32_t> loading_;    // phase loading, in order of admission
   std::vector<std::uint32_t> endings_;    // phases unwinding, fencing, ending
   std::vector<ClientId> fencing_;         // expired clients with slots still to be fenced
+  std::vector<ClientId> harmless_;        // expired, nothing of them is fenced: they end now
   std::vector<GroupSlot> freeing_;        // held or fenced device slots of nobody, to become free
   std::vector<std::unique_ptr<StepJob>> step_jobs_;
   StepJob step_job_;  // the one that runs when none is suspended

@@ -156,9 +156,14 @@ bool Engine::State::run_ending(std::uint32_t index) {
 void Engine::State::finish_ending(std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
   if (sequence.phase == SequencePhase::fencing) {
-    sequence.phase = SequencePhase::fenced;
     waiting_changed_ = true;  // who waited for its loads
-    return;
+    if (std::find(sequence.owned.begin(), sequence.owned.end(), 1) != sequence.owned.end()) {
+      sequence.phase = SequencePhase::fenced;
+      return;
+    }
+    ClientState& client = *find_client(sequence.client);
+    --client.fenced_sequences;
+    end_if_nothing_is_fenced(client);
   }
   const bool reopen = sequence.phase == SequencePhase::unwinding;
   const bool failed = sequence.load_failed;

@@ -20,6 +20,7 @@ EngineHost::EngineHost(const Parts& parts, const Options& options)
       message_bytes_max_(options.message_bytes_max),
       bye_(options.bye),
       disk_path_(options.disk_path),
+      ended_(options.ended),
       engine_(options.engine),
       encoder_(options.boot, &parts.counters),
       ticked_at_(boot_time_now()) {}
@@ -212,6 +213,7 @@ void EngineHost::carry_out() {
   told_.clear();
   send_replies();
   send_notices();
+  end_clients();
 }
 
 void EngineHost::define_memory() {
@@ -283,7 +285,16 @@ void EngineHost::send_notices() {
     told_.push_back(notice.client);
     ClientRegistry::Client* const client = parts_.clients.find(notice.client);
     if (client == nullptr || client->identity.empty()) continue;  // repeated with its next reply
-    send(*client, encoder_.encode_notices(engine_.unacknowledged(notice.client)));
+    const auto kept = engine_.unacknowledged(notice.client);
+    // Of a client that ended in this step nothing is kept: this is its last one.
+    send(*client, encoder_.encode_notices(kept.empty() ? std::span(&notice, 1) : kept));
+  }
+}
+
+void EngineHost::end_clients() {
+  for (const ClientId client : actions_.ended_clients) {
+    parts_.clients.remove(client);
+    if (ended_) ended_(client);
   }
 }
 

@@ -49,6 +49,7 @@ class EngineHost {
     std::size_t message_bytes_max = codec::kMessageBytesMax;  // a longer request is too_large
     std::function<void(ClientId)> bye;                        // a client said it; may be empty
     std::string disk_path;                                    // for messages
+    std::function<void(ClientId)> ended{};  // with its lease, nothing of it is fenced; may be empty
   };
 
   EngineHost(const Parts& parts, const Options& options);
@@ -89,6 +90,7 @@ class EngineHost {
   void start_transfers();
   void send_replies();
   void send_notices();
+  void end_clients();
   void send(ClientRegistry::Client& client, std::span<const std::byte> frame);
   RouterSocket::Sent send(std::string_view identity, std::span<const std::byte> frame);
 
@@ -104,6 +106,7 @@ class EngineHost {
   std::size_t message_bytes_max_;
   std::function<void(ClientId)> bye_;
   std::string disk_path_;
+  std::function<void(ClientId)> ended_;
   core::Engine engine_;
   codec::RequestDecoder decoder_;
   codec::ReplyEncoder encoder_;

@@ -128,6 +128,7 @@ struct Service::State {
   void warn_of_small_disk(const std::string& path) const;
   [[nodiscard]] Result<AttachServer::Ticket> enter(AttachServer::Peer peer);
   void leave(ClientId id);
+  void forget_connection(ClientId id);
   [[nodiscard]] Result<AttachServer::Memory> share(ClientId client, codec::AttachKind kind);
   void report_opened_disk(const DiskStore& store);
   void asked_to_end();
@@ -235,12 +236,17 @@ void Service::State::start_engine() {
   const EngineHost::Parts parts{loop,         log,    *router, clients, memory,
                                 *completions, copies, disk,    counters};
   host = std::make_unique<EngineHost>(
-      parts, EngineHost::Options{engine_options(config, disk_is_usable), boot, own_client,
-                                 static_cast<std::size_t>(config.message_bytes),
-                                 [this](ClientId id) {
-                                   if (attach != nullptr) attach->retire(id);
-                                 },
-                                 disk_path(config)});
+      parts,
+      EngineHost::Options{.engine = engine_options(config, disk_is_usable),
+                          .boot = boot,
+                          .own_client = own_client,
+                          .message_bytes_max = static_cast<std::size_t>(config.message_bytes),
+                          .bye =
+                              [this](ClientId id) {
+                                if (attach != nullptr) attach->retire(id);
+                              },
+                          .disk_path = disk_path(config),
+                          .ended = [this](ClientId id) { forget_connection(id); }});
   if (!problem.empty()) host->set_disk_problem(std::move(problem));
   if (!on_disk) return;
   host->recover(*on_disk);
@@ -322,8 +328,12 @@ Result<AttachServer::Ticket> Service::State::enter(AttachServer::Peer peer) {
 }
 
 void Service::State::leave(ClientId id) {
-  if (attach != nullptr) attach->forget(id);  // null while the service ends
+  forget_connection(id);
   host->remove(id);
+}
+
+void Service::State::forget_connection(ClientId id) {
+  if (attach != nullptr) attach->forget(id);  // null while the service ends
 }
 
 Result<AttachServer::Memory> Service::State::share(ClientId client, codec::AttachKind kind) {

@@ -163,7 +163,11 @@ void Connection::note(const ReplyMessage& reply) {
     if (state_ != State::restarted) lose(State::restarted);
     return;
   }
-  if (reply.error.code != ErrorCode::stale) overslept_ = false;
+  if (reply.error.code != ErrorCode::stale) {
+    overslept_ = false;
+  } else if (state_ == State::attached) {
+    state_ = State::expired;  // the notice may be lost, and nobody keeps it for who has ended
+  }
   for (const Notice& notice : reply.notices) {
     if (notice.number <= last_notice_) continue;
     last_notice_ = notice.number;

@@ -1,5 +1,9 @@
 // A service that is used for long: what was taken comes back, and its memory stays flat.
+#include <algorithm>
 #include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -170,6 +174,42 @@ TEST(FlatMemory, OverAThousandClientLives) {
       << holdings(witness.client());
   // ZeroMQ closes the connections of the last ones in its own time.
   EXPECT_TRUE(eventually([&] { return service.descriptors() <= descriptors; }));
+  EXPECT_LT(service.resident_bytes(), resident + kGrowthMax);
+  EXPECT_EQ(service.end(), 0) << service.errors();
+}
+
+// The process of them all lives on, and none of them says Bye.
+TEST(FlatMemory, OverAThousandClientsWhoseLeaseEnds) {
+  ServiceProcess service({"client.lease=2s"});
+  ASSERT_TRUE(service.is_ready()) << service.errors();
+  PoolClient witness(service.dir());
+  ASSERT_TRUE(witness.is_ready());
+  std::uint64_t expired = 0;
+  const auto live = [&](std::uint64_t count) {
+    std::vector<std::unique_ptr<AttachConnection>> silent;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      silent.push_back(std::make_unique<AttachConnection>(service.dir() + "/attach.sock"));
+      ASSERT_EQ(silent.back()->ask(wire::AttachKind::enter).code, wire::ErrorCode::ok) << i;
+      if (i % 64 != 0) continue;
+      ASSERT_EQ(witness.client().status().code(), wire::ErrorCode::ok);
+    }
+    expired += count;
+    ASSERT_TRUE(eventually([&] { return witness.client().counter("expired_clients") == expired; }));
+    for (const auto& connection : silent) ASSERT_FALSE(connection->receive().has_arrived);
+  };
+  constexpr std::uint64_t kAtOnce = 500;  // client.per_user is 512
+  live(kAtOnce);
+  const std::string before = holdings(witness.client());
+  const std::uint64_t resident = service.resident_bytes();
+  const std::size_t descriptors = service.descriptors();
+  for (std::uint64_t left = count_or("KV_SOAK_SILENT", 1'000); left > 0;) {
+    const std::uint64_t count = std::min(left, kAtOnce);
+    live(count);
+    left -= count;
+  }
+  EXPECT_EQ(holdings(witness.client()), before);
+  EXPECT_TRUE(eventually([&] { return service.descriptors() <= descriptors; }))
+      << service.descriptors() << " after " << descriptors;
   EXPECT_LT(service.resident_bytes(), resident + kGrowthMax);
   EXPECT_EQ(service.end(), 0) << service.errors();
 }

@@ -136,6 +136,7 @@ class VirtualClient {
   void on_step(const Pending& pending, const core::StepReply& reply);
   void on_item_done(const Item& item);
   void on_delta(const core::TableDelta& delta, std::span<const SlotId> slots);
+  void on_bye();
   void on_ended(const core::StepReply::Ended& ended);
   void on_lookup(const Pending& pending, const core::LookupReply& reply);
   void on_why(const Pending& pending, const core::WhyReply& reply);

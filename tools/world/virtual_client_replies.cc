@@ -50,18 +50,23 @@ void VirtualClient::on_reply(const Pending& pending, const core::Reply& reply) {
       on_why(pending, std::get<core::WhyReply>(reply.body));
       break;
     case Kind::bye:
-      gone_ = true;
-      sequences_.clear();
-      pending_.clear();
-      world_->forget_client(id_);
+      on_bye();
       break;
   }
+}
+
+void VirtualClient::on_bye() {
+  gone_ = true;
+  sequences_.clear();
+  pending_.clear();
+  world_->forget_client(id_);
 }
 
 void VirtualClient::on_error(const Pending& pending, const core::Reply& reply) {
   const ErrorCode code = reply.error.code;
   if (code == ErrorCode::stale) {
     expire();
+    if (pending.kind == Kind::bye) on_bye();  // it ended with its lease
     return;
   }
   if ((code == ErrorCode::busy || code == ErrorCode::exhausted) && reply.retry_after_us == 0) {

@@ -80,11 +80,11 @@ TEST(PromptTokens, OfAllClientsAreBoundedAndADeadOneGivesThemBack) {
 }
 
 TEST(PromptTokens, OfAnExpiredClientCountUntilItIsGone) {
-  Engine::Options options = options_with_slots(8, 0, 0);
+  Engine::Options options = options_with_slots(25, 0, 0);
   options.prompt_tokens_max = 100;
   EngineDriver driver(options);
   const ClientId client = driver.attach_with_pool();
-  ASSERT_EQ(driver.open(client, kFirst, numbered_tokens(1, 100)).error.code, ErrorCode::ok);
+  ASSERT_EQ(driver.admit(client, kFirst, numbered_tokens(1, 100)).error.code, ErrorCode::ok);
   driver.advance(options.lease * 2);
   const ClientId other = driver.attach_with_pool();
   driver.tick();

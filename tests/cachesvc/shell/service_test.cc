@@ -242,6 +242,31 @@ TEST(Service, ASilentClientLosesItsLeaseAndItsSlotsAreFencedUntilItSaysBye) {
   EXPECT_EQ(fenced(), 0U);
 }
 
+// Its process lives on and holds its connection open.
+TEST(Service, ASilentClientThatHoldsNothingEndsAndMakesRoomForAnother) {
+  const TempDir dir;
+  auto options = options_in(dir.path());
+  options.config.lease = std::chrono::seconds(1);
+  options.config.clients_per_user = 2;
+  const RunningService service(options);
+  TestClient observer(dir.path(), false);
+  for (std::uint64_t life = 1; life <= 3; ++life) {
+    SCOPED_TRACE(life);
+    TestClient silent(dir.path(), false);
+    ASSERT_TRUE(silent.is_attached());
+    ASSERT_EQ(silent.open(1, std::vector<std::uint32_t>(20, 5)).code(), ErrorCode::unavailable);
+    ASSERT_TRUE(eventually([&] { return observer.counter("expired_clients") == life; }));
+    EXPECT_EQ(observer.status()->body_as_StatusReply()->clients(), 1U);
+    EXPECT_FALSE(silent.attach().receive().has_arrived);  // the service closed it
+    const auto told = silent.receive();
+    ASSERT_TRUE(told.has_arrived());
+    ASSERT_EQ(told->notices()->size(), 1U);
+    EXPECT_EQ(told->notices()->Get(0)->kind(), wire::NoticeKind::lease_expired);
+    EXPECT_EQ(silent.status().code(), ErrorCode::stale);
+    EXPECT_EQ(silent.bye().code(), ErrorCode::stale);
+  }
+}
+
 TEST(Service, WithoutAHostTierItsArenaIsUnavailable) {
   const TempDir dir;
   auto options = options_in(dir.path());

@@ -174,6 +174,8 @@ TEST(ActionsDigest, ChangesWithEveryField) {
       [](Actions& a) { a.format_defined = nullptr; },
       [](Actions& a) { a.format_defined = &other_layout; },
       [](Actions& a) { a.continue_wanted = true; },
+      [](Actions& a) { a.ended_clients = {ClientId{1}}; },
+      [](Actions& a) { a.ended_clients = {ClientId{2}}; },
   };
   std::set<std::uint64_t> digests;
   for (const Change& change : changes) {
