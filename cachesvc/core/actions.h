@@ -167,6 +167,7 @@ struct Counters {
   std::uint64_t refused_sequences = 0, refused_prompt_tokens = 0, refused_namespaces = 0;
   std::uint64_t cleared_blocks = 0;      // by Clear and SetEpoch
   std::uint64_t uncacheable_blocks = 0;  // computed, but by a sequence from before a Clear
+  std::uint64_t displaced_blocks = 0;    // of namespaces that gave way to new ones
   friend bool operator==(const Counters&, const Counters&) = default;
 };
 struct StatusReply {

@@ -44,31 +44,40 @@ void Engine::State::on(const Admit& input) {
   sequence.blocks_wanted = static_cast<std::uint32_t>(blocks);
   defer(*client, request);
   try_admit(index);
+  // Behind those whose turn in this round is still to come.
+  if (!retrying_.empty() && sequence.phase == SequencePhase::waiting) {
+    waiting_.pop_back();
+    retrying_.insert(retrying_.begin(), index);
+  }
 }
 
-void Engine::State::try_admit(std::uint32_t index) {
+std::uint32_t Engine::State::try_admit(std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
   sequence.path.clear();
   sequence.hit_blocks = 0;
-  if (!sequence.skip_read && !sequence.outdated) {
-    sequence.hit_blocks = cache().match(sequence.root, sequence.tokens, sequence.path).hit_blocks;
+  std::uint32_t matched = 0;
+  // What an admission that goes on will load is not known yet, so the next one begins after it.
+  bool waits = !admitting_.empty();
+  if (!waits && !sequence.skip_read && !sequence.outdated) {
+    const auto match = cache().match(sequence.root, sequence.tokens, sequence.path);
+    matched = match.known_blocks;
+    sequence.hit_blocks = match.hit_blocks;
     sequence.path.resize(sequence.hit_blocks);
+    // Another sequence loads a part of it: one load serves both.
+    waits = std::any_of(sequence.path.begin(), sequence.path.end(), [this](BlockId block) {
+      return cache().records().arriving(block, Tier::device);
+    });
   }
-  const bool arriving = std::any_of(
-      sequence.path.begin(), sequence.path.end(),
-      [this](BlockId block) { return cache().records().arriving(block, Tier::device); });
-  if (arriving || !admitting_.empty()) {
-    // Another sequence loads a part of it: one load serves both. What an admission that goes on
-    // will load is not known yet, so the next one begins after it.
+  if (waits) {
     sequence.phase = SequencePhase::waiting;
     waiting_.push_back(index);
-    return;
+    return matched;
   }
   if (!plan_admission(sequence)) {
     sequence.phase = SequencePhase::opened;
     refuse(*find_client(sequence.client), sequence.admit_request,
            {ErrorCode::exhausted, "not enough device slots can be freed now", {}});
-    return;
+    return matched;
   }
   if (sequence.hit_blocks > 0) {
     sequence.deepest = sequence.path.back();
@@ -87,6 +96,7 @@ void Engine::State::try_admit(std::uint32_t index) {
   sequence.tokens.reserve(std::size_t{sequence.blocks_wanted} * block_tokens_);
   admitting_.push_back(index);
   continue_admission(index);
+  return matched;
 }
 
 // Counts only. What is evictable now but lies on the path is covered once pinned, so it does not
@@ -168,18 +178,19 @@ void Engine::State::conclude_admission(std::uint32_t index) {
   }
 }
 
+// A round tries each one that waits once, in their order, over several steps when their prompts are
+// long: what one matches counts as block operations.
 void Engine::State::retry_waiting() {
-  waiting_changed_ = false;
-  std::vector<std::uint32_t> again;
-  again.swap(waiting_);
-  for (std::size_t i = 0; i < again.size(); ++i) {
-    if (!budget_left()) {
-      waiting_.insert(waiting_.end(), again.begin() + static_cast<std::ptrdiff_t>(i), again.end());
-      waiting_changed_ = true;
-      return;
-    }
-    sequences_[again[i]].phase = SequencePhase::opened;
-    try_admit(again[i]);
+  if (retrying_.empty()) {
+    waiting_changed_ = false;
+    retrying_.assign(waiting_.rbegin(), waiting_.rend());
+    waiting_.clear();
+  }
+  while (!retrying_.empty() && budget_left()) {
+    const std::uint32_t index = retrying_.back();
+    retrying_.pop_back();
+    sequences_[index].phase = SequencePhase::opened;
+    work_ += try_admit(index);
   }
 }
 

@@ -106,6 +106,7 @@ void Engine::State::begin_clear(ClientState& client, ClearJob job) {
 
 void Engine::State::retire(RootId root) {
   cache().retire_root(root);
+  displaced_[root.value] = 0;
   retired_.add(root);
 }
 

@@ -66,7 +66,7 @@ void Engine::State::run_jobs() {
     if (i < admitting_.size() && admitting_[i] == index) ++i;  // else it left the list
   }
   if (cache_ != nullptr) {
-    if (waiting_changed_ && budget_left()) retry_waiting();
+    if ((waiting_changed_ || !retrying_.empty()) && budget_left()) retry_waiting();
     pump_again_ = false;
     give_up_retired();
     pump_loads();
@@ -89,7 +89,7 @@ void Engine::State::run_jobs() {
   actions_->continue_wanted = !step_jobs_.empty() || !admitting_.empty() || endings_runnable ||
                               !fencing_.empty() || !freeing_.empty() || scans || pump_again_ ||
                               clears || !retired_.empty() || !why_jobs_.empty() ||
-                              (waiting_changed_ && !waiting_.empty());
+                              !retrying_.empty() || (waiting_changed_ && !waiting_.empty());
 }
 
 ClientState* Engine::State::enter(const RequestHeader& header, bool from_expired) {

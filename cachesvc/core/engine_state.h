@@ -49,6 +49,12 @@ struct FenceEntry {
   std::uint32_t value = 0;
 };
 
+// A namespace in which a client has sequences.
+struct HeldRoot {
+  RootId root;
+  std::uint32_t sequences = 0;
+};
+
 struct ClientState {
   ClientId id;
   ClientRole role = ClientRole::runner;
@@ -73,6 +79,7 @@ struct ClientState {
   std::uint64_t step_seq = 0;
   std::uint64_t completed_step = 0;
   std::uint64_t prompt_tokens = 0;  // of its sequences that have not ended
+  std::vector<HeldRoot> roots;      // of the same
 };
 
 struct Engine::State {
@@ -114,13 +121,19 @@ struct Engine::State {
   void on(const Lookup& input);
   void remember_namespace(RootId root, const Digest& digest, const NamespaceFields& fields,
                           const ClientState& client);
-  // The root of a namespace; an empty one that no sequence uses gives way when there are too many.
-  [[nodiscard]] Result<RootId> open_root(const Digest& digest);
+  // The root of a namespace. When there are too many, one that nothing uses gives way: an empty
+  // one, else, for a sequence, the least recently used one: its blocks are retired as by a Clear.
+  enum class RootFor : std::uint8_t { sequence, recovery };
+  [[nodiscard]] Result<RootId> open_root(const Digest& digest, RootFor purpose);
+  void find_used_roots();  // into used_roots_
+  // A client may hold a quarter of the roots by its sequences.
+  [[nodiscard]] Result<void> check_roots_of(const ClientState& client, const Digest& digest);
+  void use_root(RootId root) { root_uses_[root.value] = ++root_use_; }
   [[nodiscard]] Digest digest_of(const NamespaceFields& fields, const ClientState& client) const;
 
   // --- sequences.cc
   [[nodiscard]] std::uint32_t find_sequence(ClientId client, SequenceId id) const;
-  [[nodiscard]] std::uint32_t make_sequence(ClientId client, SequenceId id);
+  [[nodiscard]] std::uint32_t make_sequence(ClientState& client, SequenceId id, RootId root);
   void detach_sequence(std::uint32_t index);  // its id may be used again
   void begin_ending(std::uint32_t index, SequencePhase phase);
   void run_endings();
@@ -134,7 +147,8 @@ struct Engine::State {
 
   // --- admission.cc
   void on(const Admit& input);
-  void try_admit(std::uint32_t index);
+  // Returns the number of blocks that it matched.
+  std::uint32_t try_admit(std::uint32_t index);
   [[nodiscard]] bool plan_admission(const SequenceState& sequence);
   void continue_admission(std::uint32_t index);
   void conclude_admission(std::uint32_t index);
@@ -312,6 +326,7 @@ struct Engine::State {
   std::uint64_t prompt_tokens_ = 0;  // of all sequences that have not ended
 
   std::vector<std::uint32_t> waiting_;    // sequences in phase waiting, first come first served
+  std::vector<std::uint32_t> retrying_;   // of them: still to be tried in this round, last first
   std::vector<std::uint32_t> admitting_;  // phase admitting
   std::vector<std::uint32_t> loading_;    // phase loading, in order of admission
   std::vector<std::uint32_t> endings_;    // phases unwinding, fencing, ending
@@ -334,6 +349,10 @@ struct Engine::State {
   RetiredQueue retired_;
   std::uint32_t retired_hops_ = 0;  // of this step, left
   std::vector<StatusReply::NamespaceEpoch> epochs_;
+  std::vector<std::uint64_t> root_uses_;  // by root: when a sequence last began or ended in it
+  std::vector<std::uint8_t> displaced_;   // by root: retired for another one, not by a Clear
+  std::uint64_t root_use_ = 0;
+  std::vector<std::uint8_t> used_roots_;  // scratch of open_root
   bool waiting_changed_ = false;
   bool pump_again_ = false;
 

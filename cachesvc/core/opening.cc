@@ -61,6 +61,8 @@ Result<void> Engine::State::define_format(const KvLayout& layout) {
   cache_ = std::make_unique<PrefixCache>(cache_options);
   history_ = std::make_unique<MissHistory>(options_.history_capacity, now_);
   namespaces_.reserve(cache_options.root_capacity);
+  root_uses_.assign(cache_options.root_capacity, 0);
+  displaced_.assign(cache_options.root_capacity, 0);
   save_to_host_ = SaveQueue(std::max(1U, slot_count_[tier_index(Tier::device)]));
   save_to_disk_ = SaveQueue(std::max(1U, host_slots));
   return {};
@@ -88,23 +90,66 @@ void Engine::State::on(const AttachPool& input) {
   reply(*client, input.header.request, std::move(answer));
 }
 
-Result<RootId> Engine::State::open_root(const Digest& digest) {
+Result<RootId> Engine::State::open_root(const Digest& digest, RootFor purpose) {
   const PrefixTree& tree = cache().tree();
-  const bool room = tree.live_root_count() < options_.root_capacity;
   if (const RootId known = tree.find_root(digest); !known.is_none()) return known;
-  if (room && tree.root_count() < tree.options().root_capacity) return cache().open_root(digest);
-  std::vector<std::uint8_t> used(tree.root_count(), 0);
-  for (const SequenceState& sequence : sequences_) {
-    if (sequence.phase != SequencePhase::unused) used[sequence.root.value] = 1;
+  const bool room = tree.live_root_count() < options_.root_capacity;
+  const bool is_new_left = tree.root_count() < tree.options().root_capacity;
+  if (room && is_new_left) return cache().open_root(digest);
+  find_used_roots();
+  RootId spare, oldest;
+  for (std::uint32_t r = 0; r < tree.root_count(); ++r) {
+    const RootId root(r);
+    if (used_roots_[r] != 0) continue;
+    const bool is_empty = tree.first_root_child(root).is_none();
+    const bool is_retired = tree.is_retired(root);
+    if (is_empty && (room || !is_retired)) {
+      cache().rename_root(root, digest);
+      return root;
+    }
+    if (is_empty) spare = root;
+    if (is_retired) continue;
+    if (oldest.is_none() || root_uses_[r] < root_uses_[oldest.value]) oldest = root;
   }
-  for (std::uint32_t root = 0; root < tree.root_count(); ++root) {
-    if (used[root] != 0 || !tree.first_root_child(RootId(root)).is_none()) continue;
-    if (!room && tree.is_retired(RootId(root))) continue;  // it would be one more
-    cache().rename_root(RootId(root), digest);
-    return RootId(root);
+  // Retired roots whose blocks are not yet all given up keep their ids: without another one left,
+  // nothing gives way for nothing.
+  const bool has_id = is_new_left || !spare.is_none();
+  if (purpose == RootFor::sequence && !room && has_id && !oldest.is_none()) {
+    counters_.displaced_blocks += tree.block_count(oldest);
+    retire(oldest);
+    displaced_[oldest.value] = 1;
+    if (is_new_left) return cache().open_root(digest);
+    cache().rename_root(spare, digest);
+    return spare;
   }
   ++counters_.refused_namespaces;
-  return Error{ErrorCode::exhausted, "too many namespaces hold blocks or sequences", "fields"};
+  return Error{ErrorCode::exhausted, "sequences use as many namespaces as there may be", "fields"};
+}
+
+// Of fenced sequences nothing but their slots is left. What a move reads or fills would stay behind
+// for a while.
+void Engine::State::find_used_roots() {
+  const PrefixTree& tree = cache().tree();
+  used_roots_.assign(tree.root_count(), 0);
+  for (const SequenceState& sequence : sequences_) {
+    if (sequence.phase == SequencePhase::unused || sequence.phase == SequencePhase::fenced)
+      continue;
+    used_roots_[sequence.root.value] = 1;
+  }
+  for (const Move& move : moves_) {
+    if (move.active) used_roots_[tree.root(move.blocks.front()).value] = 1;
+  }
+}
+
+Result<void> Engine::State::check_roots_of(const ClientState& client, const Digest& digest) {
+  if (client.roots.size() < std::max(1U, options_.root_capacity / 4)) return {};
+  const RootId known = cache().tree().find_root(digest);
+  const bool holds = std::any_of(client.roots.begin(), client.roots.end(),
+                                 [known](const HeldRoot& held) { return held.root == known; });
+  if (!known.is_none() && holds) return {};
+  ++counters_.refused_namespaces;
+  return Error{ErrorCode::exhausted, "sequences in as many namespaces as one client may use",
+               "fields"};
 }
 
 Digest Engine::State::digest_of(const NamespaceFields& fields, const ClientState& client) const {
@@ -153,15 +198,18 @@ void Engine::State::on(const Open& input) {
       return;
     }
     const Digest digest = digest_of(*input.fields, *client);
-    const auto root = open_root(digest);
+    if (const auto fits = check_roots_of(*client, digest); !fits) {
+      refuse(*client, request, fits.error());
+      return;
+    }
+    const auto root = open_root(digest, RootFor::sequence);
     if (!root) {
       refuse(*client, request, root.error());
       return;
     }
     remember_namespace(*root, digest, *input.fields, *client);
-    index = make_sequence(input.header.client, input.sequence);
+    index = make_sequence(*client, input.sequence, *root);
     SequenceState& made = sequences_[index];
-    made.root = *root;
     made.namespace_digest = digest;
     made.skip_read = input.skip_read;
     made.accept_rewrite = input.accept_rewrite;

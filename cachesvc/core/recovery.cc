@@ -49,7 +49,7 @@ bool Engine::State::recover(const RecoveredEntry& entry, std::span<const Token> 
       return false;
     }
   }
-  const auto root = open_root(entry.namespace_digest);
+  const auto root = open_root(entry.namespace_digest, RootFor::recovery);
   if (!root || (!parent.is_none() && cache().tree().root(parent) != *root)) return false;
   const auto block = cache().insert_pinned(*root, parent, tokens, entry.key, 0);
   if (!block) return false;

@@ -28,13 +28,14 @@ bool Engine::State::is_retired(const Move& move) const {
 // copies of a retired block but a move, which comes here again when it ends.
 void Engine::State::give_up(BlockId block) {
   ++work_;
-  constexpr Loss kCleared{MissReason::evicted, MissCause::cleared};
   if (is_moving(block)) return;
+  const bool is_displaced = displaced_[cache().tree().root(block).value] != 0;
+  const Loss loss{MissReason::evicted, is_displaced ? MissCause::room : MissCause::cleared};
   if (!cache().is_covered(block) && !cache().tree().has_child(block)) {
-    drop_block_copy(block, Tier::device, kCleared);
+    drop_block_copy(block, Tier::device, loss);
   }
   for (const Tier tier : {Tier::host, Tier::disk}) {
-    if (cache().tree().contains(block)) drop_block_copy(block, tier, kCleared);
+    if (cache().tree().contains(block)) drop_block_copy(block, tier, loss);
   }
 }
 

@@ -24,6 +24,11 @@ void clear_and_shrink(std::vector<T>& vector) {
   }
 }
 
+std::vector<HeldRoot>::iterator find_held(ClientState& client, RootId root) {
+  return std::find_if(client.roots.begin(), client.roots.end(),
+                      [root](const HeldRoot& held) { return held.root == root; });
+}
+
 void leave(std::vector<std::uint32_t>& list, std::uint32_t index) {
   list.erase(std::remove(list.begin(), list.end(), index), list.end());
 }
@@ -36,18 +41,26 @@ std::uint32_t Engine::State::find_sequence(ClientId client, SequenceId id) const
   });
 }
 
-std::uint32_t Engine::State::make_sequence(ClientId client, SequenceId id) {
+std::uint32_t Engine::State::make_sequence(ClientState& client, SequenceId id, RootId root) {
   const std::uint32_t index = free_sequences_.back();
   free_sequences_.pop_back();
   ++sequences_used_;
   SequenceState& sequence = sequences_[index];
   sequence.serial = ++sequence_serial_;
   sequence.phase = SequencePhase::opened;
-  sequence.client = client;
+  sequence.client = client.id;
   sequence.id = id;
+  sequence.root = root;
   sequence.outdated = false;
   sequence.uncacheable_blocks = 0;
-  sequence_index_.insert(hash_of(client, id), index);
+  sequence_index_.insert(hash_of(client.id, id), index);
+  use_root(root);
+  const auto held = find_held(client, root);
+  if (held == client.roots.end()) {
+    client.roots.push_back({root, 1});
+  } else {
+    ++held->sequences;
+  }
   return index;
 }
 
@@ -89,10 +102,13 @@ void Engine::State::shrink_table(SequenceState& sequence, std::uint32_t block_co
 void Engine::State::begin_ending(std::uint32_t index, SequencePhase phase) {
   SequenceState& sequence = sequences_[index];
   leave(waiting_, index);
+  leave(retrying_, index);
   if (sequence.phase == SequencePhase::admitting) waiting_changed_ = true;
   leave(admitting_, index);
   leave(loading_, index);
   if (phase != SequencePhase::unwinding) detach_sequence(index);
+  const bool was_fenced = sequence.phase == SequencePhase::fenced;
+  if (phase == SequencePhase::ending && !was_fenced) use_root(sequence.root);
   for (std::uint32_t i = 0; i < sequence.loads.size(); ++i) {
     const LoadPhase at = sequence.loads[i].phase;
     if (at != LoadPhase::from_disk && at != LoadPhase::to_device) abandon_load(sequence, i);
@@ -194,6 +210,8 @@ void Engine::State::finish_ending(std::uint32_t index) {
   prompt_tokens_ -= sequence.prompt_tokens;
   if (ClientState* const client = find_client(sequence.client); client != nullptr) {
     client->prompt_tokens -= sequence.prompt_tokens;
+    const auto held = find_held(*client, sequence.root);
+    if (held != client->roots.end() && --held->sequences == 0) client->roots.erase(held);
   }
   sequence.prompt_tokens = 0;
   free_sequences_.push_back(index);

@@ -57,6 +57,7 @@ inline constexpr std::array kCounterNames{
     CounterName{"refused_namespaces", &core::Counters::refused_namespaces},
     CounterName{"cleared_blocks", &core::Counters::cleared_blocks},
     CounterName{"uncacheable_blocks", &core::Counters::uncacheable_blocks},
+    CounterName{"displaced_blocks", &core::Counters::displaced_blocks},
 };
 
 [[nodiscard]] constexpr std::size_t named_counter_bytes() {

@@ -38,7 +38,6 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
                        0};
   engine.client_capacity = 64;
   engine.sequence_capacity = static_cast<std::uint32_t>(4 + prng.below(20));
-  engine.root_capacity = 8;
   engine.credits_per_client = static_cast<std::uint32_t>(2 + prng.below(6));
   engine.notices_per_client = 16;
   engine.device_host_transfers = static_cast<std::uint32_t>(1 + prng.below(4));
@@ -48,6 +47,7 @@ world::VirtualWorld::Options RandomRun::options_of(std::uint64_t seed) {
   engine.hash_seed = seed;
   engine.history_capacity = 24;
   engine.write_through = prng.chance(2, 3);
+  engine.root_capacity = prng.chance(1, 2) ? 16 : 2;  // there are four namespaces
   if (prng.chance(3, 4)) options.faults = {100, 30, 50, 60, 100, 50};
   return options;
 }

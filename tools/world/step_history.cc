@@ -29,11 +29,13 @@ std::vector<std::string> StepHistory::check(const core::Engine& engine, const Ex
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (after[i] < before[i]) problems.push_back("24: counter " + std::to_string(i) + " fell");
   }
-  const std::uint64_t cleared = now.cleared_blocks - counters_.cleared_blocks;
+  const std::uint64_t cleared = now.cleared_blocks - counters_.cleared_blocks +
+                                now.displaced_blocks - counters_.displaced_blocks;
   counters_ = now;
   if (engine.cache() == nullptr) return problems;
   check_slots(engine, problems);
-  // A Clear of all tiers counts what it retires; one of a tier, each copy that it drops.
+  // A Clear of all tiers counts what it retires, and so does a namespace that gives way to another
+  // one; a Clear of one tier counts each copy that it drops.
   const std::uint64_t retired = count_retired(*engine.cache());
   check_blocks(engine, excuses, cleared - retired, problems);
   return problems;

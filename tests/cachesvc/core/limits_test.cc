@@ -156,15 +156,14 @@ TEST(Limits, NamespacesOverTheCapacityAreExhaustedAndCounted) {
   Engine::Options options = options_with_slots(8, 0, 0);
   options.root_capacity = 2;
   EngineDriver driver(options);
-  const ClientId client = driver.attach_with_pool();
-  NamespaceFields fields;
-  fields.salt = "a";
-  driver.open(client, kFirst, numbered_tokens(1, 4), fields);
-  fields.salt = "b";
-  driver.open(client, kSecond, numbered_tokens(1, 4), fields);
-  fields.salt = "c";
-  EXPECT_EQ(driver.open(client, kThird, numbered_tokens(1, 4), fields).error.code,
-            ErrorCode::exhausted);
+  const auto open = [&](std::string_view salt) {
+    NamespaceFields fields;
+    fields.salt = salt;
+    return driver.open(driver.attach_with_pool(), kFirst, numbered_tokens(1, 4), fields).error.code;
+  };
+  ASSERT_EQ(open("a"), ErrorCode::ok);
+  ASSERT_EQ(open("b"), ErrorCode::ok);
+  EXPECT_EQ(open("c"), ErrorCode::exhausted);
   EXPECT_EQ(driver.status().counters.refused_namespaces, 1U);
 }
 
