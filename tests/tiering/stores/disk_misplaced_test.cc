@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/built_program.h"
 #include "tests/tiering/stores/store_support.h"
 #include "tiering/stores/disk_store.h"
 #include "tiering/stores/file_descriptor.h"
@@ -41,7 +42,7 @@ Life open_in_a_process(const std::string& directory, bool kill = false) {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, input.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::string program = std::string(KV_BINARY_DIR) + "/bin/disk_opener";
+  std::string program = tests::built_program("disk_opener");
   std::string arguments[2] = {directory, "kill"};
   char* argv[] = {program.data(), arguments[0].data(), kill ? arguments[1].data() : nullptr,
                   nullptr};
