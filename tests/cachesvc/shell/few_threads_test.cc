@@ -79,8 +79,19 @@ TEST_F(FewThreadsDeathTest, CopyWorkersThatCannotAllBeMadeEndThoseThatWere) {
   EXPECT_EXIT(make_and_exit(), testing::ExitedWithCode(kTold), "");
 }
 
-// RocksDB's threads are its own; where it finds none the store says so.
-TEST_F(FewThreadsDeathTest, ADiskStoreThatFindsNoneIsUnavailable) {
+// From here on this process is another user's, who may have `few` threads more.
+void become_a_user_of_few_threads(const std::string& dir, rlim_t few) {
+  constexpr uid_t kUser = 23'459;
+  const rlimit limit{.rlim_cur = few + 1, .rlim_max = few + 1};
+  if (chown(dir.c_str(), kUser, kUser) != 0 || setrlimit(RLIMIT_NPROC, &limit) != 0 ||
+      setuid(kUser) != 0) {
+    std::_Exit(1);
+  }
+}
+
+// RocksDB's threads are its own; where it finds none the store says so, at once.
+TEST_F(FewThreadsDeathTest, ADiskStoreThatFindsTooFewIsUnavailableAndNeverEndsTheProcess) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   const KvLayout layout{.block_tokens = 16,
                         .groups = {{.layer_count = 1,
                                     .kv_head_count = 1,
@@ -88,10 +99,10 @@ TEST_F(FewThreadsDeathTest, ADiskStoreThatFindsNoneIsUnavailable) {
                                     .head_dim_v = 4,
                                     .k_dtype = DType::f32,
                                     .v_dtype = DType::f32}}};
-  for (int few = 0; few < 3; ++few) {
+  for (const rlim_t few : {0U, 1U, 2U}) {
     const auto open_and_exit = [&] {
       const tests::TempDir dir;
-      refuse_threads(few);
+      become_a_user_of_few_threads(dir.path(), few);
       const auto store =
           DiskStore::open({.directory = dir.path() + "/disk", .bytes = 1U << 20U}, layout);
       if (store) std::_Exit(kMissed);
