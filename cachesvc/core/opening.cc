@@ -141,12 +141,16 @@ void Engine::State::find_used_roots() {
   }
 }
 
+// A Clear leaves its sequences in a retired root: that is no namespace any more.
 Result<void> Engine::State::check_roots_of(const ClientState& client, const Digest& digest) {
-  if (client.roots.size() < std::max(1U, options_.root_capacity / 4)) return {};
-  const RootId known = cache().tree().find_root(digest);
-  const bool holds = std::any_of(client.roots.begin(), client.roots.end(),
-                                 [known](const HeldRoot& held) { return held.root == known; });
-  if (!known.is_none() && holds) return {};
+  const PrefixTree& tree = cache().tree();
+  const RootId known = tree.find_root(digest);
+  std::uint32_t live = 0;
+  for (const HeldRoot& held : client.roots) {
+    if (held.root == known) return {};
+    live += tree.is_retired(held.root) ? 0 : 1;
+  }
+  if (live < std::max(1U, options_.root_capacity / 4)) return {};
   ++counters_.refused_namespaces;
   return Error{ErrorCode::exhausted, "sequences in as many namespaces as one client may use",
                "fields"};
