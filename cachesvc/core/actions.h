@@ -165,9 +165,14 @@ struct Counters {
   // Refused requests by the limit that they met.
   std::uint64_t busy_requests = 0, too_large_requests = 0;
   std::uint64_t refused_sequences = 0, refused_prompt_tokens = 0, refused_namespaces = 0;
-  std::uint64_t cleared_blocks = 0;      // by Clear and SetEpoch
-  std::uint64_t uncacheable_blocks = 0;  // computed, but by a sequence from before a Clear
-  std::uint64_t displaced_blocks = 0;    // of namespaces that gave way to new ones
+  std::uint64_t cleared_blocks = 0;  // by Clear and SetEpoch
+  // Computed, but not to be cached: by a sequence from before a Clear, or after a drop; no room.
+  std::uint64_t uncacheable_blocks = 0;
+  std::uint64_t forked_sequences = 0, preempted_sequences = 0;
+  std::uint64_t dropped_blocks = 0;  // by running sequences
+  // Of sequences that were admitted again after a preemption: neither prompt nor hit tokens.
+  std::uint64_t resumed_tokens = 0, resumed_hit_tokens = 0;
+  std::uint64_t displaced_blocks = 0;  // of namespaces that gave way to new ones
   friend bool operator==(const Counters&, const Counters&) = default;
 };
 struct StatusReply {

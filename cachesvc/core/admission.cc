@@ -15,7 +15,7 @@ void Engine::State::on(const Admit& input) {
     return;
   }
   SequenceState& sequence = sequences_[index];
-  if (sequence.phase == SequencePhase::unwinding) {
+  if (sequence.phase == SequencePhase::unwinding || sequence.phase == SequencePhase::preempting) {
     refuse(*client, request, kBeingUndone);
     return;
   }
@@ -75,8 +75,7 @@ std::uint32_t Engine::State::try_admit(std::uint32_t index) {
   }
   if (!plan_admission(sequence)) {
     sequence.phase = SequencePhase::opened;
-    refuse(*find_client(sequence.client), sequence.admit_request,
-           {ErrorCode::exhausted, "not enough device slots can be freed now", {}});
+    refuse(*find_client(sequence.client), sequence.admit_request, kNoRoom);
     return matched;
   }
   if (sequence.hit_blocks > 0) {
@@ -85,8 +84,8 @@ std::uint32_t Engine::State::try_admit(std::uint32_t index) {
   }
   sequence.phase = SequencePhase::admitting;
   sequence.cursor = 0;
-  sequence.account = {};
-  sequence.account.prompt_tokens = sequence.tokens.size();
+  sequence.admission = {};
+  sequence.admission.prompt_tokens = sequence.tokens.size();
   sequence.loads.clear();
   sequence.landing.clear();
   sequence.loads_added = 0;
@@ -125,14 +124,13 @@ void Engine::State::continue_admission(std::uint32_t index) {
         entry(sequence, GroupId(g), at) =
             cache().records().slot(sequence.path[at], GroupId(g), Tier::device);
       }
-      sequence.account.hit_tokens[tier_index(Tier::device)] += block_tokens_;
+      sequence.admission.hit_tokens[tier_index(Tier::device)] += block_tokens_;
       ++work_;
       continue;
     }
     if (!take_slots(Tier::device)) {
       // Possible only when the admission took several steps and others were served in between.
-      refuse(*find_client(sequence.client), sequence.admit_request,
-             {ErrorCode::exhausted, "not enough device slots can be freed now", {}});
+      refuse(*find_client(sequence.client), sequence.admit_request, kNoRoom);
       begin_ending(index, SequencePhase::unwinding);
       return;
     }
@@ -147,7 +145,7 @@ void Engine::State::continue_admission(std::uint32_t index) {
     sequence.landing.resize(sequence.landing.size() + group_count_, SlotId::none());
     cache().records().set_arriving(block, Tier::device, true);
     const Tier tier = in_host ? Tier::host : Tier::disk;
-    sequence.account.hit_tokens[tier_index(tier)] += block_tokens_;
+    sequence.admission.hit_tokens[tier_index(tier)] += block_tokens_;
   }
   admitting_.erase(std::remove(admitting_.begin(), admitting_.end(), index), admitting_.end());
   if (!waiting_.empty()) waiting_changed_ = true;
@@ -157,7 +155,13 @@ void Engine::State::continue_admission(std::uint32_t index) {
 void Engine::State::conclude_admission(std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
   const std::uint64_t hits = std::uint64_t{sequence.hit_blocks} * block_tokens_;
-  sequence.account.computed_tokens = sequence.account.prompt_tokens - hits;
+  sequence.admission.computed_tokens = sequence.admission.prompt_tokens - hits;
+  if (!sequence.is_resumed) {
+    sequence.account = sequence.admission;
+    sequence.base_tokens = static_cast<std::uint32_t>(sequence.tokens.size());
+  }
+  sequence.cacheable_tokens = kNoIndex;  // all of it is computed anew, or cached
+  sequence.uncacheable_blocks = 0;
   sequence.published_blocks = sequence.hit_blocks;
   sequence.publish_requested = static_cast<std::uint32_t>(hits);
   sequence.publish_stopped = false;
@@ -165,7 +169,7 @@ void Engine::State::conclude_admission(std::uint32_t index) {
 
   AdmitReply answer;
   answer.ready = sequence.loads.empty();
-  answer.account = sequence.account;
+  answer.account = sequence.admission;
   answer.table_version = sequence.table_version;
   answer.block_count = sequence.block_count;
   answer.slots = sequence.table;

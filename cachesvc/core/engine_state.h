@@ -34,17 +34,19 @@ inline constexpr std::size_t kWhyJobsMax = 16;  // each holds its prompt
 // What an ended sequence's slot may keep of each of its vectors: thousands may have been long once.
 inline constexpr std::size_t kKeptVectorBytesMax = 65'536;
 
+inline constexpr Error kNoRoom{
+    ErrorCode::exhausted, "not enough device slots can be freed now", {}};
 inline constexpr Error kBeingUndone{ErrorCode::busy, "the admission before is still being undone",
                                     "sequence"};
 
 // Something of a client that takes effect when its step is completed on the device.
 struct FenceEntry {
-  enum class Kind : std::uint8_t { release, publish, end };
+  enum class Kind : std::uint8_t { release, publish, end, preempt };
   std::uint64_t step = 0;
   Kind kind = Kind::release;
   GroupId group;
   SlotId slot;                        // release
-  std::uint32_t sequence = kNoIndex;  // publish, end
+  std::uint32_t sequence = kNoIndex;  // publish, end, preempt
   std::uint64_t sequence_serial = 0;
   std::uint32_t value = 0;
 };
@@ -118,6 +120,9 @@ struct Engine::State {
   void on(const Open& input);
   [[nodiscard]] Result<void> check_prompt(const ClientState& client, std::uint32_t index,
                                           std::uint64_t added);
+  // Of that only what concerns the memory of all.
+  [[nodiscard]] Result<void> check_prompt_room(const ClientState& client, std::uint64_t whole,
+                                               std::uint64_t added);
   void on(const Lookup& input);
   void remember_namespace(RootId root, const Digest& digest, const NamespaceFields& fields,
                           const ClientState& client);
@@ -195,6 +200,20 @@ struct Engine::State {
   void add_delta(StepJob& job, const SequenceState& sequence, GroupId group, std::uint32_t block,
                  SlotId slot);
   void release_at(ClientState& client, std::uint64_t step, GroupId group, SlotId slot);
+
+  // --- forking.cc and preempting.cc
+  [[nodiscard]] std::optional<Result<void>> fork(ClientState& client, StepJob& job,
+                                                 std::uint32_t index, const StepItem& item);
+  [[nodiscard]] Result<void> begin_fork(ClientState& client, StepJob& job, std::uint32_t index,
+                                        const StepItem& item);
+  void conclude_fork(StepJob& job, std::uint32_t index);
+  [[nodiscard]] Result<void> preempt(ClientState& client, const StepJob& job, std::uint32_t index);
+  [[nodiscard]] std::optional<Result<void>> drop(ClientState& client, const StepJob& job,
+                                                 std::uint32_t index, const StepItem& item);
+  static void add_fence(ClientState& client, const FenceEntry& entry);
+  [[nodiscard]] std::uint32_t blocks_of(std::uint64_t tokens) const {
+    return static_cast<std::uint32_t>((tokens + block_tokens_ - 1) / block_tokens_);
+  }
 
   // --- moves.cc
   void on(const TransferDone& input);

@@ -112,8 +112,9 @@ struct StepJob {
   StepReply reply;
   // Before the append that goes on over several steps (kNoIndex: none does): blocks, version.
   std::uint32_t append_from = kNoIndex, append_version = 0;
-  std::size_t append_slots = 0;  // and slots of the reply
-  bool append_undone = false;    // it found no slot, and gives back what it took
+  std::size_t append_slots = 0;    // and slots of the reply
+  bool append_undone = false;      // it found no slot, and gives back what it took
+  std::uint32_t child = kNoIndex;  // of the fork that goes on
   std::vector<StepItem> own_items;
   std::vector<Token> own_tokens;
   std::vector<SequenceId> own_children;

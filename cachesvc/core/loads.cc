@@ -158,14 +158,18 @@ void Engine::State::become_ready(std::uint32_t index) {
   sequence.path.clear();
   if (!sequence.deepest.is_none()) cache().touch(sequence.deepest);
   ++counters_.admissions;
-  counters_.prompt_tokens += sequence.account.prompt_tokens;
-  counters_.computed_tokens += sequence.account.computed_tokens;
-  for (std::size_t t = 0; t < kTierCount; ++t) {
-    counters_.hit_tokens[t] += sequence.account.hit_tokens[t];
+  const Account& account = sequence.admission;
+  if (sequence.is_resumed) {  // no request more, and no hits of one
+    counters_.resumed_tokens += account.prompt_tokens;
+    counters_.resumed_hit_tokens += account.prompt_tokens - account.computed_tokens;
+  } else {
+    counters_.prompt_tokens += account.prompt_tokens;
+    counters_.computed_tokens += account.computed_tokens;
+    for (std::size_t t = 0; t < kTierCount; ++t) counters_.hit_tokens[t] += account.hit_tokens[t];
   }
   if (!loaded) return;
   waiting_changed_ = true;
-  notify(sequence.client, NoticeKind::sequence_ready, sequence.id, ErrorCode::ok, sequence.account);
+  notify(sequence.client, NoticeKind::sequence_ready, sequence.id, ErrorCode::ok, account);
 }
 
 // A load that will not become a copy: its device slot is the sequence's own, its landing slot is

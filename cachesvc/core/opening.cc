@@ -243,6 +243,11 @@ Result<void> Engine::State::check_prompt(const ClientState& client, std::uint32_
   if (added > kTokensPerMessageMax || whole > options_.sequence_tokens_max) {
     return Error{ErrorCode::too_large, "too many tokens in a sequence", "tokens"};
   }
+  return check_prompt_room(client, whole, added);
+}
+
+Result<void> Engine::State::check_prompt_room(const ClientState& client, std::uint64_t whole,
+                                              std::uint64_t added) {
   const bool client_has_room = client.prompt_tokens + added <= options_.client_prompt_tokens_max;
   if (client_has_room && prompt_tokens_ + added <= options_.prompt_tokens_max) return {};
   ++counters_.refused_prompt_tokens;

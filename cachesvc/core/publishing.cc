@@ -19,8 +19,8 @@ std::optional<Result<void>> Engine::State::request_publish(ClientState& client, 
   if (client.completed_step < job.step_seq) {
     // What makes no block full need not wait: a client could repeat it without end.
     if (!has_full_block) return Result<void>();
-    client.fence.push_back({job.step_seq, FenceEntry::Kind::publish, GroupId::none(),
-                            SlotId::none(), index, sequence.serial, value});
+    add_fence(client, {job.step_seq, FenceEntry::Kind::publish, GroupId::none(), SlotId::none(),
+                       index, sequence.serial, value});
     return Result<void>();
   }
   if (!publish(job, sequence, value)) return std::nullopt;
@@ -31,8 +31,9 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
   const std::uint32_t target = value / block_tokens_;
   if (sequence.outdated) return note_uncacheable(sequence, target, MissCause::cleared);
   const std::uint32_t before = sequence.published_blocks;
+  const std::uint32_t cacheable = std::min(target, sequence.cacheable_tokens / block_tokens_);
   bool finished = true;
-  while (sequence.published_blocks < target && !sequence.publish_stopped) {
+  while (sequence.published_blocks < cacheable && !sequence.publish_stopped) {
     if (!budget_left()) {
       finished = false;
       break;
@@ -60,8 +61,9 @@ bool Engine::State::publish(StepJob& job, SequenceState& sequence, std::uint32_t
   if (finished && sequence.published_blocks > before) {
     cache().touch(sequence.deepest, PrefixCache::Use::by_the_same_request);
   }
-  if (!finished || !sequence.publish_stopped) return finished;
-  return note_uncacheable(sequence, target, MissCause::no_room);
+  if (!finished) return false;
+  if (sequence.publish_stopped) return note_uncacheable(sequence, target, MissCause::no_room);
+  return target <= cacheable || note_uncacheable(sequence, target, MissCause::dropped);
 }
 
 // The history learns of each block that was computed and may not be cached. False: the budget
@@ -94,7 +96,8 @@ void Engine::State::publish_block(StepJob& job, SequenceState& sequence, BlockId
     // A sequence that was freed meanwhile has no reader of a new table, and its id may be in use
     // again.
     const std::uint32_t named = find_sequence(sequence.client, sequence.id);
-    const bool ended = named == kNoIndex || &sequences_[named] != &sequence;
+    const bool ended = named == kNoIndex || &sequences_[named] != &sequence ||
+                       sequence.phase == SequencePhase::preempting;
     if (!sequence.accept_rewrite || ended) {
       ++counters_.duplicate_blocks;
       return;

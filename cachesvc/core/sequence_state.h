@@ -20,8 +20,10 @@ enum class SequencePhase : std::uint8_t {
   admitting,  // slots accumulate over several steps
   loading,
   admitted,
-  unwinding,  // a load failed: gives everything back, then is opened again
-  fencing,    // its client expired: slots are being fenced
+  forking,     // a fork takes its slots over several steps
+  preempting,  // unwinds when its step is completed
+  unwinding,   // a load failed: gives everything back, then is opened again
+  fencing,     // its client expired: slots are being fenced
   fenced,
   ending,  // gives everything back, then is unused
 };
@@ -67,7 +69,12 @@ struct SequenceState {
   BlockId deepest;
   std::uint32_t table_version = 0;
   std::vector<ReplacedSlot> replaced;
-  Account account;
+  Account account;                // of the whole request
+  Account admission;              // of the last Admit: another one when it was preempted
+  bool is_resumed = false;        // it was preempted at some time
+  std::uint32_t base_tokens = 0;  // that it began with; what follows was generated
+  std::uint32_t cacheable_tokens = kNoIndex;  // what is computed behind them was not cold
+  std::uint64_t held_until = 0;               // step: copies of a fork use its slots as long
   // admission
   RequestId admit_request;
   std::uint32_t max_new_tokens = 0;

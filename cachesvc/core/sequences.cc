@@ -53,6 +53,9 @@ std::uint32_t Engine::State::make_sequence(ClientState& client, SequenceId id, R
   sequence.root = root;
   sequence.outdated = false;
   sequence.uncacheable_blocks = 0;
+  sequence.cacheable_tokens = kNoIndex;
+  sequence.is_resumed = false;
+  sequence.held_until = 0;
   sequence_index_.insert(hash_of(client.id, id), index);
   use_root(root);
   const auto held = find_held(client, root);
@@ -196,7 +199,8 @@ void Engine::State::finish_ending(std::uint32_t index) {
   sequence.hit_blocks = 0;
   sequence.loads_added = 0;
   sequence.load_failed = false;
-  sequence.account = {};
+  sequence.admission = {};
+  if (!reopen || !sequence.is_resumed) sequence.account = {};
   waiting_changed_ = true;
   if (reopen) {
     sequence.phase = SequencePhase::opened;

@@ -66,6 +66,7 @@ void Engine::State::on(const Step& input) {
   job.tokens = input.tokens;
   job.children = input.children;
   job.next_item = 0;
+  job.child = kNoIndex;
   job.reply = {};
   if (run_step(job)) {
     reply(*client, job.request, std::move(job.reply));
@@ -115,11 +116,15 @@ bool Engine::State::run_fence(ClientState& client, StepJob& job) {
       continue;
     }
     SequenceState& sequence = sequences_[entry.sequence];
-    if (sequence.serial != entry.sequence_serial || sequence.phase != SequencePhase::admitted) {
+    const bool preempting = sequence.phase == SequencePhase::preempting;
+    if (sequence.serial != entry.sequence_serial ||
+        (sequence.phase != SequencePhase::admitted && !preempting)) {
       continue;
     }
     if (entry.kind == FenceEntry::Kind::end) {
       begin_ending(entry.sequence, SequencePhase::ending);
+    } else if (entry.kind == FenceEntry::Kind::preempt) {
+      if (preempting) begin_ending(entry.sequence, SequencePhase::unwinding);
     } else if (!publish(job, sequence, entry.value)) {
       finished = false;
       break;
@@ -154,9 +159,11 @@ std::optional<Result<void>> Engine::State::apply_item(ClientState& client, StepJ
     case StepOp::acknowledge:
       return acknowledge(client, job, sequence, item.value);
     case StepOp::fork:
+      return fork(client, job, index, item);
     case StepOp::preempt:
+      return preempt(client, job, index);
     case StepOp::drop:
-      return Error{ErrorCode::unsupported, "not served yet", "op"};
+      return drop(client, job, index, item);
     case StepOp::free:
       break;
   }
@@ -233,7 +240,7 @@ std::optional<Result<void>> Engine::State::undo_append(StepJob& job, SequenceSta
   job.reply.slots.resize(job.append_slots);
   job.append_from = kNoIndex;
   ++counters_.exhausted;
-  return Error{ErrorCode::exhausted, "not enough device slots can be freed now", {}};
+  return kNoRoom;
 }
 
 std::optional<Result<void>> Engine::State::truncate(ClientState& client, const StepJob& job,
@@ -241,15 +248,16 @@ std::optional<Result<void>> Engine::State::truncate(ClientState& client, const S
   if (value < sequence.publish_requested || value > sequence.tokens.size()) {
     return Error{ErrorCode::invalid, "only unpublished tokens can be taken back", "value"};
   }
-  sequence.account.generated_tokens =
-      value > sequence.account.prompt_tokens ? value - sequence.account.prompt_tokens : 0;
+  sequence.account.generated_tokens = value - std::min(value, sequence.base_tokens);
   sequence.tokens.resize(value);
   const std::uint32_t wanted =
       std::max(sequence.published_blocks, (value + block_tokens_ - 1) / block_tokens_);
   std::uint32_t kept = sequence.block_count;
+  const std::uint64_t step = std::max(job.step_seq, sequence.held_until);
   for (; kept > wanted && budget_left(); --kept) {
     for (std::uint32_t g = 0; g < group_count_; ++g) {
-      release_at(client, job.step_seq, GroupId(g), entry(sequence, GroupId(g), kept - 1));
+      const SlotId slot = entry(sequence, GroupId(g), kept - 1);
+      if (!slot.is_none()) release_at(client, step, GroupId(g), slot);
     }
   }
   shrink_table(sequence, kept);
@@ -261,6 +269,8 @@ std::optional<Result<void>> Engine::State::truncate(ClientState& client, const S
 void Engine::State::free_sequence(ClientState& client, StepJob& job, std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
   job.reply.ended.push_back({sequence.id, sequence.account});
+  // A preemption that waits for its step becomes an end that does.
+  if (sequence.phase == SequencePhase::preempting) sequence.phase = SequencePhase::admitted;
   const bool admitted = sequence.phase == SequencePhase::admitted;
   if (!admitted &&
       (sequence.phase == SequencePhase::waiting || sequence.phase == SequencePhase::admitting)) {
@@ -270,13 +280,14 @@ void Engine::State::free_sequence(ClientState& client, StepJob& job, std::uint32
   if (admitted && !sequence.deepest.is_none()) {
     cache().touch(sequence.deepest, PrefixCache::Use::by_the_same_request);
   }
-  if (!admitted || client.completed_step >= job.step_seq) {
+  const std::uint64_t step = std::max(job.step_seq, sequence.held_until);
+  if (!admitted || client.completed_step >= step) {
     begin_ending(index, SequencePhase::ending);
     return;
   }
   detach_sequence(index);
-  client.fence.push_back({job.step_seq, FenceEntry::Kind::end, GroupId::none(), SlotId::none(),
-                          index, sequence.serial, 0});
+  add_fence(client, {step, FenceEntry::Kind::end, GroupId::none(), SlotId::none(), index,
+                     sequence.serial, 0});
 }
 
 Result<void> Engine::State::acknowledge(ClientState& client, const StepJob& job,
@@ -286,7 +297,7 @@ Result<void> Engine::State::acknowledge(ClientState& client, const StepJob& job,
   }
   std::erase_if(sequence.replaced, [&](const ReplacedSlot& replaced) {
     if (replaced.version > version) return false;
-    release_at(client, job.step_seq, replaced.group, replaced.slot);
+    release_at(client, std::max(job.step_seq, sequence.held_until), replaced.group, replaced.slot);
     return true;
   });
   return {};
@@ -303,7 +314,7 @@ void Engine::State::release_at(ClientState& client, std::uint64_t step, GroupId 
     }
     return;
   }
-  client.fence.push_back({step, FenceEntry::Kind::release, group, slot, kNoIndex, 0, 0});
+  add_fence(client, {step, FenceEntry::Kind::release, group, slot, kNoIndex, 0, 0});
 }
 
 void Engine::State::add_delta(StepJob& job, const SequenceState& sequence, GroupId group,

@@ -230,7 +230,8 @@ bool Engine::State::ask_sequences(WhyJob& job) {
         sequence.namespace_digest != job.namespace_digest) {
       continue;
     }
-    const std::uint32_t blocks = agreeing(job.tokens, sequence.tokens) / block_tokens_;
+    const std::uint32_t tokens = agreeing(job.tokens, sequence.tokens);
+    const std::uint32_t blocks = std::min(tokens, sequence.cacheable_tokens) / block_tokens_;
     work_ += 1 + blocks / kComparedPerWork;
     job.computing_to = std::max(job.computing_to, blocks);
     job.is_stop_computed |= job.hit_blocks < blocks && sequence.published_blocks <= job.hit_blocks;

@@ -57,6 +57,11 @@ inline constexpr std::array kCounterNames{
     CounterName{"refused_namespaces", &core::Counters::refused_namespaces},
     CounterName{"cleared_blocks", &core::Counters::cleared_blocks},
     CounterName{"uncacheable_blocks", &core::Counters::uncacheable_blocks},
+    CounterName{"forked_sequences", &core::Counters::forked_sequences},
+    CounterName{"preempted_sequences", &core::Counters::preempted_sequences},
+    CounterName{"dropped_blocks", &core::Counters::dropped_blocks},
+    CounterName{"resumed_tokens", &core::Counters::resumed_tokens},
+    CounterName{"resumed_hit_tokens", &core::Counters::resumed_hit_tokens},
     CounterName{"displaced_blocks", &core::Counters::displaced_blocks},
 };
 

@@ -75,6 +75,7 @@ class RandomRun {
   bool admit(Client& client);  // false: none of its sequences waits for that
   void step(Client& client);
   void plan_sequence(Client& client, Client::Sequence& sequence, std::vector<Client::Item>& items);
+  void plan_branch(const Client::Sequence& sequence, std::vector<Client::Item>& items);
   void plan_bad_item(Client& client, std::vector<Client::Item>& items);
   void lookup(Client& client);
   void recall(Client& client);

@@ -96,12 +96,43 @@ void RandomRun::plan_sequence(Client& client, Client::Sequence& sequence,
     items.push_back({id, core::StepOp::truncate, {}, value, false});
     return;
   }
+  if (prng_.chance(1, 20)) {
+    plan_branch(sequence, items);
+    return;
+  }
   client.compute(sequence, static_cast<std::uint32_t>(prng_.below(20)));
   if (sequence.tokens.size() < 40 && prng_.chance(1, 5)) {
     items.push_back({id, core::StepOp::append, random_tokens(3), 0, false});
   }
   if (sequence.computed > sequence.published && prng_.chance(2, 3)) {
     items.push_back({id, core::StepOp::publish, {}, sequence.computed, false});
+  }
+}
+
+void RandomRun::plan_branch(const Client::Sequence& sequence, std::vector<Client::Item>& items) {
+  const std::uint32_t blocks = sequence.computed / world_.layout().block_tokens;
+  switch (prng_.below(3)) {
+    case 0:
+      items.push_back({sequence.id, core::StepOp::preempt, {}, 0, false, {}});
+      return;
+    case 1:
+      if (blocks == 0) return;
+      items.push_back({sequence.id,
+                       core::StepOp::drop,
+                       {},
+                       static_cast<std::uint32_t>(prng_.below(blocks)),
+                       false,
+                       {}});
+      return;
+    default:
+      if (sequence_count() >= sequences_max_ + 2) return;
+      items.push_back({sequence.id,
+                       core::StepOp::fork,
+                       {},
+                       static_cast<std::uint32_t>(prng_.below(6)),
+                       false,
+                       SequenceId{next_sequence_++}});
+      return;
   }
 }
 

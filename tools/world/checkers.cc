@@ -104,6 +104,7 @@ void check_tables(const Engine& engine, std::vector<std::string>& problems) {
     for (std::uint32_t g = 0; g < view.group_count; ++g) {
       for (std::uint32_t b = 0; b < view.block_count; ++b) {
         const SlotId slot = view.table[std::size_t{g} * view.block_count + b];
+        if (slot.is_none()) continue;  // dropped
         const auto state = cache.pool(Tier::device, GroupId{g}).state(slot);
         const auto wanted = view.owned[b] != 0 ? SlotState::held : SlotState::cached;
         if (state == wanted) continue;

@@ -178,6 +178,7 @@ std::uint32_t VirtualClient::compute(Sequence& sequence, std::uint32_t count) {
   for (std::uint32_t block = 0; block * unit < end; ++block) {
     const bool is_new = (block + 1) * unit > sequence.computed;
     const Fingerprint bytes = prefix(sequence, std::min((block + 1) * unit, end));
+    if (sequence.tables[0][block].is_none()) continue;  // dropped
     for (std::uint32_t g = 0; g < groups; ++g) {
       auto& accesses = is_new ? next_work_.writes : next_work_.reads;
       accesses.push_back({GroupId{g}, sequence.tables[g][block], of_group(bytes, GroupId{g})});
@@ -185,6 +186,7 @@ std::uint32_t VirtualClient::compute(Sequence& sequence, std::uint32_t count) {
   }
   const std::uint32_t done = end - sequence.computed;
   sequence.computed = end;
+  sequence.was_cut = false;
   return done;
 }
 
@@ -193,7 +195,19 @@ void VirtualClient::send_step(std::vector<Item> items) {
   work_.push_back(std::exchange(next_work_, {}));
   std::vector<core::StepItem> step_items;
   std::vector<Token> tokens;
+  std::vector<SequenceId> children;
   for (const Item& item : items) {
+    if (item.op == core::StepOp::fork) {
+      const auto child = static_cast<std::uint32_t>(children.size());
+      step_items.push_back({item.sequence, item.op, 0, item.value, child});
+      children.push_back(item.child);
+      continue;
+    }
+    if (item.op == core::StepOp::drop) {
+      step_items.push_back(
+          {item.sequence, item.op, item.value * block_tokens(), block_tokens(), 0});
+      continue;
+    }
     step_items.push_back({item.sequence, item.op, static_cast<std::uint32_t>(tokens.size()),
                           static_cast<std::uint32_t>(item.tokens.size()), item.value});
     tokens.insert(tokens.end(), item.tokens.begin(), item.tokens.end());
@@ -203,6 +217,7 @@ void VirtualClient::send_step(std::vector<Item> items) {
   request.completed_step = completed_;
   request.items = step_items;
   request.tokens = tokens;
+  request.children = children;
   Pending pending;
   pending.kind = Kind::step;
   pending.items = std::move(items);
@@ -212,6 +227,16 @@ void VirtualClient::send_step(std::vector<Item> items) {
 
 void VirtualClient::execute(const Work& work, std::uint64_t& writes_left) {
   VirtualTiers& tiers = world_->tiers();
+  for (const Copy& copy : work.copies) {
+    if (writes_left == 0) return;
+    --writes_left;
+    const Fingerprint bytes = tiers.read(Tier::device, copy.group, copy.from);
+    if (!expired_ && !gone_ && copy.fingerprint && bytes != *copy.fingerprint) {
+      problem("12: step " + std::to_string(work.step) + " copies other bytes from device slot " +
+              std::to_string(copy.from.value));
+    }
+    tiers.write(Tier::device, copy.group, copy.to, bytes);
+  }
   for (const Access& read : work.reads) {
     if (expired_ || gone_) break;
     if (tiers.read(Tier::device, read.group, read.slot) != read.fingerprint) {

@@ -36,19 +36,24 @@ class VirtualClient {
     std::uint32_t version = 0;
     std::vector<std::uint32_t> unacknowledged;  // versions with rewritten entries
     std::uint32_t prompt_tokens = 0;
+    std::uint32_t base_tokens = 0;  // that it began with: the prompt, or its parent's
     std::uint32_t hit_tokens = 0;
     std::uint32_t computed = 0;   // positions whose work was sent
     std::uint32_t published = 0;  // positions told to be computed
+    bool was_cut = false;         // its last block still has the bytes of what was truncated
     std::uint64_t generated = 0;
-    core::Account account;  // of the admission
+    core::Account account;    // of the first admission
+    core::Account admission;  // of the last one
+    bool is_resumed = false;  // it was preempted
   };
   // One item of a step, with what the client expects of it.
   struct Item {
     SequenceId sequence;
     core::StepOp op = core::StepOp::append;
     std::vector<Token> tokens;
-    std::uint32_t value = 0;
+    std::uint32_t value = 0;  // of a drop: the block; of a fork: room for new tokens
     bool must_fail = false;
+    SequenceId child{};  // of a fork
   };
 
   VirtualClient(VirtualWorld& world, std::string tenant, core::ClientRole role);
@@ -102,8 +107,14 @@ class VirtualClient {
     SlotId slot;
     Fingerprint fingerprint = 0;
   };
+  struct Copy {
+    GroupId group;
+    SlotId from, to;
+    std::optional<Fingerprint> fingerprint;  // that the source must hold; none: not computed yet
+  };
   struct Work {
     std::uint64_t step = 0;
+    std::vector<Copy> copies;  // come first
     std::vector<Access> reads, writes;
   };
   struct Pending {
@@ -135,6 +146,8 @@ class VirtualClient {
   void on_admit(const Pending& pending, const core::AdmitReply& reply);
   void on_step(const Pending& pending, const core::StepReply& reply);
   void on_item_done(const Item& item);
+  void on_fork(const Item& item);
+  void on_copy(const core::BlockCopy& copy);
   void on_delta(const core::TableDelta& delta, std::span<const SlotId> slots);
   void on_bye();
   void on_ended(const core::StepReply::Ended& ended);

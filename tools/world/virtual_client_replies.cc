@@ -77,7 +77,10 @@ void VirtualClient::on_error(const Pending& pending, const core::Reply& reply) {
         world_->engine().cache()->pool(Tier::device, GroupId{0}).slot_count();
     const bool never = pending.block_count > slots ||
                        pending.token_count > world_->options().engine.sequence_tokens_max;
-    if ((code == ErrorCode::too_large) != never) {
+    const auto found = sequences_.find(pending.sequence);
+    const bool waits = code == ErrorCode::busy && found != sequences_.end() &&
+                       found->second.is_resumed;  // for its preemption
+    if ((code == ErrorCode::too_large) != never && !waits) {
       problem(pending.name + ": admission of " + std::to_string(pending.block_count) +
               " blocks ended as " + std::string(error_name(code)));
     }
@@ -135,8 +138,12 @@ void VirtualClient::on_admit(const Pending& pending, const core::AdmitReply& rep
   sequence.version = reply.table_version;
   sequence.admitted = true;
   sequence.loading = !reply.ready;
-  sequence.prompt_tokens = static_cast<std::uint32_t>(sequence.tokens.size());
-  sequence.account = reply.account;
+  sequence.admission = reply.account;
+  if (!sequence.is_resumed) {
+    sequence.prompt_tokens = static_cast<std::uint32_t>(sequence.tokens.size());
+    sequence.base_tokens = sequence.prompt_tokens;
+    sequence.account = reply.account;
+  }
   if (reply.ready) on_ready(sequence, reply.account);
 }
 
@@ -145,7 +152,7 @@ void VirtualClient::on_ready(Sequence& sequence, const core::Account& account) {
   sequence.ready = true;
   sequence.loading = false;
   check_account(account, "sequence " + std::to_string(sequence.id.value));
-  if (account != sequence.account) problem("24: the account changed while loading");
+  if (account != sequence.admission) problem("24: the account changed while loading");
   std::uint64_t hits = 0;
   for (const std::uint64_t tokens : account.hit_tokens) hits += tokens;
   sequence.hit_tokens = static_cast<std::uint32_t>(hits);
@@ -178,8 +185,10 @@ void VirtualClient::on_step(const Pending& pending, const core::StepReply& reply
       continue;
     }
     const ErrorCode code = failure->error.code;
-    const bool no_room = item.op == core::StepOp::append &&
-                         (code == ErrorCode::exhausted || code == ErrorCode::too_large);
+    const bool takes_slots = item.op == core::StepOp::append || item.op == core::StepOp::fork;
+    const bool no_room =
+        (takes_slots && (code == ErrorCode::exhausted || code == ErrorCode::too_large)) ||
+        (item.op == core::StepOp::drop && code == ErrorCode::busy);
     if (!item.must_fail && !no_room) {
       problem(name + " failed: " + std::string(failure->error.reason));
     }
@@ -187,6 +196,7 @@ void VirtualClient::on_step(const Pending& pending, const core::StepReply& reply
   for (const core::TableDelta& delta : reply.deltas) {
     on_delta(delta, std::span(reply.slots).subspan(delta.slot_offset, delta.slot_count));
   }
+  for (const core::BlockCopy& copy : reply.copies) on_copy(copy);
   for (const auto& ended : reply.ended) on_ended(ended);
   for (const auto& [id, sequence] : sequences_) {
     const std::size_t needed = (sequence.tokens.size() + block_tokens() - 1) / block_tokens();
@@ -212,8 +222,9 @@ void VirtualClient::on_item_done(const Item& item) {
       break;
     case core::StepOp::truncate: {
       sequence.tokens.resize(item.value);
+      sequence.was_cut = sequence.was_cut || item.value < sequence.computed;
       sequence.computed = std::min(sequence.computed, item.value);
-      sequence.generated = item.value - std::min(item.value, sequence.prompt_tokens);
+      sequence.generated = item.value - std::min(item.value, sequence.base_tokens);
       const std::size_t blocks = (item.value + block_tokens() - 1) / block_tokens();
       for (auto& table : sequence.tables) table.resize(std::min(table.size(), blocks));
       break;
@@ -221,14 +232,65 @@ void VirtualClient::on_item_done(const Item& item) {
     case core::StepOp::free:
       break;  // told by `ended`
     case core::StepOp::fork:
+      on_fork(item);
+      break;
     case core::StepOp::preempt:
+      sequence.admitted = sequence.ready = false;
+      sequence.is_resumed = true;
+      sequence.computed = sequence.published = sequence.version = 0;
+      sequence.tables.clear();
+      sequence.unacknowledged.clear();
+      break;
     case core::StepOp::drop:
-      break;  // never sent
+      for (auto& table : sequence.tables) table.at(item.value) = SlotId::none();
+      break;
     case core::StepOp::acknowledge:
       std::erase_if(sequence.unacknowledged,
                     [&](std::uint32_t version) { return version <= item.value; });
       break;
   }
+}
+
+// Its table comes as deltas.
+void VirtualClient::on_fork(const Item& item) {
+  Sequence child = sequences_.at(item.sequence);
+  child.id = item.child;
+  for (auto& table : child.tables) table.clear();
+  child.unacknowledged.clear();
+  child.version = 0;
+  child.prompt_tokens = 0;
+  child.base_tokens = static_cast<std::uint32_t>(child.tokens.size());
+  child.generated = 0;
+  child.account = child.admission = {};
+  child.is_resumed = false;
+  if (!sequences_.emplace(item.child, std::move(child)).second) problem("a child was open already");
+}
+
+// Done before the work of the next step. What the parent has computed by now lies there by then.
+void VirtualClient::on_copy(const core::BlockCopy& copy) {
+  const auto found = sequences_.find(copy.sequence);
+  if (found == sequences_.end()) {
+    problem("a copy for a sequence that it does not have");
+    return;
+  }
+  const Sequence& child = found->second;
+  const auto& table = child.tables.at(copy.group.value);
+  const auto block =
+      static_cast<std::uint32_t>(std::ranges::find(table, copy.to_slot) - table.begin());
+  const std::uint32_t first = block * block_tokens();
+  const auto size = static_cast<std::uint32_t>(child.tokens.size());
+  if (block == table.size() || copy.token_count == 0 ||
+      copy.token_count != std::min(block_tokens(), size - std::min(first, size))) {
+    problem("a copy into no block of its sequence, or of another length");
+    return;
+  }
+  Copy work{copy.group, copy.from_slot, copy.to_slot, {}};
+  const bool is_known = child.computed >= first + block_tokens() || !child.was_cut;
+  if (child.computed > first && is_known) {
+    const std::uint32_t end = std::min(first + block_tokens(), child.computed);
+    work.fingerprint = of_group(prefix(child, end), copy.group);
+  }
+  next_work_.copies.push_back(work);
 }
 
 void VirtualClient::on_delta(const core::TableDelta& delta, std::span<const SlotId> slots) {
@@ -238,6 +300,7 @@ void VirtualClient::on_delta(const core::TableDelta& delta, std::span<const Slot
     return;
   }
   Sequence& sequence = found->second;
+  if (!sequence.admitted) return;  // it was preempted in the same step
   auto& table = sequence.tables.at(delta.group.value);
   for (std::uint32_t i = 0; i < slots.size(); ++i) {
     const std::uint32_t block = delta.first_block + i;
