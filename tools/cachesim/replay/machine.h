@@ -20,8 +20,11 @@ class Machine {
   Machine(const ReplayOptions& options, const Trace& trace, const ComputeModel& compute,
           std::span<RequestResult> results);
 
+  // Waits there until advance: whoever comes at the same moment is in the same queue.
   void arrive(TimePoint now, std::uint32_t request);
-  [[nodiscard]] TimePoint next() const { return std::min(service_.next(), instance_.next()); }
+  [[nodiscard]] TimePoint next() const {
+    return std::min({service_.next(), instance_.next(), arrived_});
+  }
   void advance(TimePoint now);
   // Of the request's prompt, if it came here now.
   [[nodiscard]] std::uint64_t uncached_tokens(TimePoint now, std::uint32_t request) {
@@ -39,6 +42,7 @@ class Machine {
   ReplayOptions options_;
   VirtualService service_;
   VirtualInstance instance_;
+  TimePoint arrived_ = kNever;  // of requests that the instance has not looked at
   TimePoint accounted_{};
   std::array<std::uint32_t, kTiers> used_{}, used_max_{};
   std::array<Wide, kTiers> used_time_{};  // slots times nanoseconds

@@ -1,5 +1,6 @@
 #include "tools/cachesim/replay/replay.h"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 
@@ -25,8 +26,10 @@ class Arrivals {
   [[nodiscard]] TimePoint next(TimePoint now, std::uint64_t in_flight) const {
     if (done()) return kNever;
     if (options_.in_flight > 0) return in_flight < options_.in_flight ? now : kNever;
-    const std::uint64_t at =
-        scaled(trace_->requests[next_].time_ms * kNsPerMs, 1'000, options_.speed_thousandths);
+    constexpr std::uint64_t kLatest = std::uint64_t{1} << 60U;  // 36 years
+    const Wide ns = static_cast<Wide>(trace_->requests[next_].time_ms) * kNsPerMs;
+    const auto at = static_cast<std::uint64_t>(
+        std::min<Wide>(ns * 1'000 / options_.speed_thousandths, kLatest));
     return TimePoint(Duration(static_cast<Duration::rep>(at)));
   }
   std::uint32_t take() { return next_++; }

@@ -21,7 +21,7 @@ core::Engine::Options engine_options(const VirtualService::Options& options) {
   constexpr std::uint64_t kDiskSlotBytes = 4'096;
   constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 40U;
   const std::uint64_t slot_bytes = block_bytes(smallest_layout(), GroupId(0));
-  core::Engine::Options engine;
+  core::Engine::Options engine;  // its lease never ends: no Tick is sent
   engine.tier_bytes[tier_index(Tier::device)] = options.slots[0] * slot_bytes;
   engine.tier_bytes[tier_index(Tier::host)] = options.slots[1] * slot_bytes;
   engine.tier_bytes[tier_index(Tier::disk)] = options.slots[2] * kDiskSlotBytes;
@@ -32,7 +32,6 @@ core::Engine::Options engine_options(const VirtualService::Options& options) {
   engine.sequence_tokens_max = 0x7FFFFFFF;
   engine.prompt_tokens_max = kNoLimit;
   engine.client_prompt_tokens_max = kNoLimit;
-  engine.lease = Duration::max() / 2;  // nobody is silent here, so no Tick is needed
   return engine;
 }
 

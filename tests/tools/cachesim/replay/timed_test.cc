@@ -42,10 +42,10 @@ TEST(ReplayTime, ALongPromptIsComputedInPiecesBesideTheOthersTokens) {
   ReplayOptions options = options_of(100);
   options.step_tokens_max = 1'024;
   const ReplayOutcome outcome = replay(maker.trace(), options);
-  // Steps: 512 of the first alone when it arrives; then 1 + 1023 rows, 1 + 1023, 1 + 2.
-  EXPECT_EQ(ns(outcome.results[0].first_token.time_since_epoch()), 512'000);
+  // Both are there when the first step begins: 512 + 512 rows, 1 + 1023, 1 + 513, 1.
+  EXPECT_EQ(ns(outcome.results[0].first_token.time_since_epoch()), 1'024'000);
   EXPECT_EQ(ns(outcome.results[0].end.time_since_epoch()), 2'563'000);
-  EXPECT_EQ(outcome.results[1].first_token, outcome.results[0].end);
+  EXPECT_EQ(ns(outcome.results[1].first_token.time_since_epoch()), 2'562'000);
 }
 
 TEST(ReplayTime, AFullyCachedPromptStillComputesItsLastToken) {
@@ -147,6 +147,18 @@ TEST(ReplayRoom, WhatCanNeverFitIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(outcome.tiers[0].used_blocks_max, 40U);
 }
 
+TEST(ReplayRoom, TiersLargerThanTheTraceCostNothing) {
+  TraceMaker maker;
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    maker.add(i, 8 * kBlockTokens, 2'000, range(i % 5 * 100, 8));
+  }
+  const ReplayOutcome small = replay(maker.trace(), options_of(2'000, 5'000, 5'000));
+  const ReplayOutcome large = replay(maker.trace(), options_of(0x0FFFFFFF, 0x0FFFFFFF, 0x0FFFFFFF));
+  EXPECT_EQ(large.end, small.end);
+  EXPECT_EQ(large.counters, small.counters);
+  EXPECT_EQ(large.tiers[2].capacity_blocks, 0x0FFFFFFFU);
+}
+
 TEST(ReplayRoom, NoMoreAreAdmittedThanMayRun) {
   TraceMaker maker;
   for (std::uint64_t i = 0; i < 5; ++i) maker.add(0, kBlockTokens, 100, {10 + i});
@@ -159,6 +171,15 @@ TEST(ReplayRoom, NoMoreAreAdmittedThanMayRun) {
 }
 
 // ---------------------------------------------------------------- arrivals
+
+TEST(ReplayArrivals, ATimeBeyondAllIsTheLatest) {
+  TraceMaker maker;
+  maker.add(~std::uint64_t{0} >> 1U, kBlockTokens, 1, {1});
+  ReplayOptions options = options_of(100);
+  options.speed_thousandths = 1;
+  EXPECT_EQ(replay(maker.trace(), options).results[0].arrival.time_since_epoch().count(),
+            std::int64_t{1} << 60);
+}
 
 TEST(ReplayArrivals, ComeAtTheirTimesOrFasterOrAsOthersFinish) {
   TraceMaker maker;
