@@ -18,8 +18,8 @@ void Engine::State::pump_loads() {
 
 void Engine::State::pump_loads_of(std::uint32_t index) {
   SequenceState& sequence = sequences_[index];
+  if (!sequence.load_failed) check_sources(sequence);
   if (!sequence.load_failed) {
-    check_sources(sequence);
     while (start_load(index, LoadPhase::in_host)) {
     }
     while (start_load(index, LoadPhase::on_disk)) {

@@ -120,5 +120,42 @@ TEST_F(Quarantine, FoundWhileASaveReadsIsFoundAgainByTheNextLoad) {
   EXPECT_EQ(driver_.notices(client_).back().code, ErrorCode::ok);
 }
 
+// The load waits behind another one when a save finds the host copy corrupt that it was to read.
+TEST(QuarantineOfASource, UndoesTheLoadThatStillWaitsForIt) {
+  constexpr SequenceId kSecond(2);
+  Engine::Options options = options_with_slots(16, 16, 8);
+  options.write_through = false;
+  options.device_host_transfers = 1;
+  EngineDriver driver(options);
+  driver.allow_quarantine();
+  const ClientId client = driver.attach_with_pool();
+  driver.cache_prompt(client, numbered_tokens(1, 8));
+  driver.cache_prompt(client, numbered_tokens(101, 8));
+  driver.call(client, Demote{.header = {}, .tier = Tier::device});
+  driver.hold_transfers(true);
+  driver.admit(client, kFirst, numbered_tokens(1, 9));
+  driver.admit(client, kSecond, numbered_tokens(101, 9));
+  ASSERT_EQ(driver.transfers().pending().size(), 1U);  // one load at a time
+  driver.send(client, Demote{.header = {}, .tier = Tier::host});
+  driver.settle();
+  ASSERT_EQ(driver.transfers().pending().size(), 2U);
+  const auto& save = driver.transfers().pending()[1];
+  ASSERT_EQ(save.start.to, Tier::disk);
+  ASSERT_EQ(save.blocks.size(), 4U);
+  EXPECT_EQ(save.tokens[8], 101U) << "the third block is the first one of the load that waits";
+  driver.finish_transfer(1, std::vector<BlockOutcome>{kOk, kOk, kCorrupt, kOk});
+  driver.settle();
+  ASSERT_EQ(driver.notices(client).size(), 1U);
+  EXPECT_EQ(driver.notices(client)[0].sequence, kSecond);
+  EXPECT_EQ(driver.notices(client)[0].code, ErrorCode::busy);
+  driver.hold_transfers(false);
+  driver.settle();
+  EXPECT_EQ(driver.notices(client).back().sequence, kFirst);
+  EXPECT_EQ(driver.notices(client).back().code, ErrorCode::ok);
+  const Reply again = driver.call(client, Admit{.header = {}, .sequence = kSecond});
+  ASSERT_EQ(again.error.code, ErrorCode::ok);
+  EXPECT_EQ(std::get<AdmitReply>(again.body).account.computed_tokens, 9U);
+}
+
 }  // namespace
 }  // namespace kv::core

@@ -210,6 +210,15 @@ TEST_F(Stepping, TokensAppendedAfterATruncateReplaceTheOldOnes) {
   EXPECT_EQ(hits(numbered_tokens(1, 9)), 4U);
 }
 
+TEST_F(Stepping, TokensThatWereTakenBackAreNotInTheAccount) {
+  driver_.admit(client_, kFirst, numbered_tokens(1, 6), 3);
+  driver_.step(client_, StepScript().append(kFirst, numbered_tokens(7, 3)));
+  driver_.step(client_, StepScript().truncate(kFirst, 7));
+  const Reply reply = driver_.step(client_, StepScript().free(kFirst));
+  ASSERT_EQ(body_of(reply).ended.size(), 1U);
+  EXPECT_EQ(body_of(reply).ended[0].account.generated_tokens, 1U);
+}
+
 TEST_F(Stepping, FreeTellsTheAccountAndReleasesSlotsWhenTheStepIsCompleted) {
   driver_.cache_prompt(client_, numbered_tokens(1, 4));      // step 1
   driver_.admit(client_, kFirst, numbered_tokens(1, 6), 3);  // 4 hits, 2 computed

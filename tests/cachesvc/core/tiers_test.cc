@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "allocator/block_key.h"
 #include "tests/cachesvc/core/engine_driver.h"
 
 namespace kv::core {
@@ -172,6 +173,28 @@ TEST(WriteThrough, ChainLongerThanTheHostIsSavedFromItsStart) {
   EXPECT_EQ(driver.lookup(client, numbered_tokens(500, 9)).hit_tokens, 8U);
 }
 
+TEST(WriteThrough, UnsavedHostCopyIsNotGivenUpWhileTheWayToTheDiskIsBusy) {
+  Engine::Options options = options_with_slots(8, 3, 8);  // a host slot of these is for loads
+  options.host_disk_transfers = 1;
+  EngineDriver driver(options);
+  const ClientId client = driver.attach_with_pool();
+  driver.hold_transfers(true);
+  driver.cache_prompt(client, numbered_tokens(1, 4));
+  driver.finish_transfer(0);
+  driver.settle();
+  ASSERT_EQ(driver.transfers().pending().size(), 1U);  // on its way to the disk
+  driver.cache_prompt(client, numbered_tokens(101, 4));
+  driver.finish_transfer(1);
+  driver.settle();
+  ASSERT_EQ(driver.tier(Tier::host).cached, 2U);  // the second one waits for its turn
+  driver.cache_prompt(client, numbered_tokens(201, 4));
+  EXPECT_EQ(driver.transfers().pending().size(), 1U);
+  EXPECT_EQ(driver.status().counters.evicted_blocks[1], 0U);
+  driver.hold_transfers(false);
+  driver.settle();
+  EXPECT_EQ(driver.status().counters.saved_blocks[2], 3U);
+}
+
 TEST(WriteThrough, FullDiskEvictsAndErasesBeforeItWrites) {
   EngineDriver driver(options_with_slots(8, 8, 2));
   const ClientId client = driver.attach_with_pool();
@@ -269,6 +292,22 @@ TEST(Flushing, MakesEverythingDurableAndCountsItAfterTheSync) {
   expect_flushed(driver.reply(client, id), 3, 0);
   EXPECT_EQ(driver.tier(Tier::device).cached, 3U);  // nothing was dropped
   EXPECT_EQ(driver.tier(Tier::host).cached, 3U);
+}
+
+// A key says which namespace a block is of.
+TEST(Flushing, WritesEachBlockUnderItsOwnNamespace) {
+  EngineDriver driver(without_write_through(8, 8, 8));
+  const ClientId client = driver.attach_with_pool();
+  driver.cache_prompt(client, numbered_tokens(1, 4));
+  driver.admit(client, kFirst, numbered_tokens(1, 4), 0, NamespaceFields{.salt = "other"});
+  driver.step(client, StepScript().publish(kFirst, 4).free(kFirst));
+  expect_flushed(driver.call(client, Flush{}), 2, 0);
+  const auto index = driver.transfers().disk_index();
+  ASSERT_EQ(index.size(), 2U);
+  EXPECT_NE(index[0].entry.namespace_digest, index[1].entry.namespace_digest);
+  for (const auto& found : index) {
+    EXPECT_EQ(next_block_key(found.entry.namespace_digest, found.tokens), found.entry.key);
+  }
 }
 
 TEST(Flushing, BlocksInUseAreSavedToo) {
