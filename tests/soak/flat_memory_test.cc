@@ -84,6 +84,9 @@ class ShortRequests {
   std::uint64_t done_ = 0;
 };
 
+// The first pool's attach has it opened, in its own time; a flush waits for that.
+bool disk_is_open(TestClient& client) { return client.flush().code() == wire::ErrorCode::ok; }
+
 // SCENARIOS LEAK-23
 TEST(FlatMemory, OverAHundredThousandRequests) {
   ServiceProcess service;
@@ -92,6 +95,7 @@ TEST(FlatMemory, OverAHundredThousandRequests) {
   ASSERT_TRUE(owner.is_ready());
   ShortRequests requests(owner.client());
   requests.run(1'000);  // the allocator's caches, the reply ring
+  ASSERT_TRUE(disk_is_open(owner.client()));
   const std::string before = holdings(owner.client());
   const std::uint64_t resident = service.resident_bytes();
   const std::size_t descriptors = service.descriptors();
@@ -154,6 +158,7 @@ TEST(FlatMemory, OverAThousandClientLives) {
   ASSERT_TRUE(service.is_ready()) << service.errors();
   PoolClient witness(service.dir());
   ASSERT_TRUE(witness.is_ready());
+  ASSERT_TRUE(disk_is_open(witness.client()));
   const auto live = [&](std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) {
       TestClient client(service.dir(), false);
@@ -184,6 +189,7 @@ TEST(FlatMemory, OverAThousandClientsWhoseLeaseEnds) {
   ASSERT_TRUE(service.is_ready()) << service.errors();
   PoolClient witness(service.dir());
   ASSERT_TRUE(witness.is_ready());
+  ASSERT_TRUE(disk_is_open(witness.client()));
   std::uint64_t expired = 0;
   const auto live = [&](std::uint64_t count) {
     std::vector<std::unique_ptr<AttachConnection>> silent;
