@@ -73,7 +73,7 @@ Result<ReplyMessage> Connection::call(const RequestMessage& message, Deadline de
   auto reply = exchange(message, deadline, request);
   if (id != nullptr) *id = request;
   if (!reply) {
-    if (reply.error().code == ErrorCode::deadline && is_silent()) return give_up_lease();
+    if (reply.error().code == ErrorCode::deadline && was_silent()) return give_up_lease();
     const bool garbled = reply.error().code == ErrorCode::deadline && saw_corrupt_;
     if (garbled) return Error{ErrorCode::corrupt, "the service sent no valid reply in time", {}};
     return reply.error();
@@ -206,7 +206,7 @@ Result<ErrorCode> Connection::wait_ready(SequenceId sequence, Deadline deadline)
     }
     if (state_ != State::attached) return lost_error();
     const auto now = Clock::now();
-    if (now >= deadline) return is_silent() ? give_up_lease() : kLate;
+    if (now >= deadline) return was_silent() ? give_up_lease() : kLate;
     if (now >= send_at) {
       send_heartbeat();  // its reply repeats notices that were lost
       send_at = resend_time(deadline);
@@ -219,6 +219,9 @@ Result<ErrorCode> Connection::wait_ready(SequenceId sequence, Deadline deadline)
 
 // Nothing was sent for a lease: this process stood still, or nobody is there to send to.
 bool Connection::is_silent() const { return Clock::now() - last_sent_ >= lease_; }
+
+// Or it was so, and what was sent since then got no reply.
+bool Connection::was_silent() const { return is_silent() || overslept_; }
 
 // The service may not have told so yet, but whoever was silent for so long is no client any more.
 Error Connection::give_up_lease() {

@@ -106,6 +106,7 @@ class Connection {
   [[nodiscard]] bool send(std::span<const std::byte> frame);
   void lose(State state);
   [[nodiscard]] bool is_silent() const;
+  [[nodiscard]] bool was_silent() const;
   [[nodiscard]] Error give_up_lease();
   void look_for_service();
   [[nodiscard]] Result<ReplyMessage> exchange(const RequestMessage& message, Deadline deadline,
