@@ -310,10 +310,10 @@ TEST_F(RouterSocketTest, APeerOfAnOldProtocolIsCutOffBeforeItCanSay) {
 TEST_F(RouterSocketTest, EndsWhilePeersOfAnOldProtocolCome) {
   constexpr int kEnds = 300;
   std::atomic<bool> is_over{false};
-  std::jthread peers([&] {
+  std::jthread peers([&is_over, endpoint = endpoint_] {
     const std::string& greeting = old_greetings().front();
     while (!is_over.load()) {
-      FileDescriptor raw = try_connect_stream(endpoint_);
+      FileDescriptor raw = try_connect_stream(endpoint);
       (void)send(raw.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
     }
   });
