@@ -208,7 +208,7 @@ struct Engine::State {
                                         const StepItem& item);
   void conclude_fork(StepJob& job, std::uint32_t index);
   [[nodiscard]] Result<void> preempt(ClientState& client, const StepJob& job, std::uint32_t index);
-  [[nodiscard]] std::optional<Result<void>> drop(ClientState& client, const StepJob& job,
+  [[nodiscard]] std::optional<Result<void>> drop(ClientState& client, StepJob& job,
                                                  std::uint32_t index, const StepItem& item);
   static void add_fence(ClientState& client, const FenceEntry& entry);
   [[nodiscard]] std::uint32_t blocks_of(std::uint64_t tokens) const {

@@ -112,9 +112,10 @@ struct StepJob {
   StepReply reply;
   // Before the append that goes on over several steps (kNoIndex: none does): blocks, version.
   std::uint32_t append_from = kNoIndex, append_version = 0;
-  std::size_t append_slots = 0;    // and slots of the reply
-  bool append_undone = false;      // it found no slot, and gives back what it took
-  std::uint32_t child = kNoIndex;  // of the fork that goes on
+  std::size_t append_slots = 0;        // and slots of the reply
+  bool append_undone = false;          // it found no slot, and gives back what it took
+  std::uint32_t child = kNoIndex;      // of the fork that goes on
+  std::uint32_t drop_next = kNoIndex;  // block at which the drop goes on
   std::vector<StepItem> own_items;
   std::vector<Token> own_tokens;
   std::vector<SequenceId> own_children;

@@ -6,6 +6,11 @@
 #include "cachesvc/core/engine_state.h"
 
 namespace kv::core {
+namespace {
+
+constexpr std::uint32_t kScannedPerWork = 64;  // entries looked at, for a block operation
+
+}  // namespace
 
 // Its tokens stay, and count as a prompt's from here on: they take memory that no slot bounds.
 Result<void> Engine::State::preempt(ClientState& client, const StepJob& job, std::uint32_t index) {
@@ -33,7 +38,7 @@ Result<void> Engine::State::preempt(ClientState& client, const StepJob& job, std
   return {};
 }
 
-std::optional<Result<void>> Engine::State::drop(ClientState& client, const StepJob& job,
+std::optional<Result<void>> Engine::State::drop(ClientState& client, StepJob& job,
                                                 std::uint32_t index, const StepItem& item) {
   SequenceState& sequence = sequences_[index];
   const std::uint64_t end = std::uint64_t{item.token_offset} + item.token_count;
@@ -42,26 +47,35 @@ std::optional<Result<void>> Engine::State::drop(ClientState& client, const StepJ
     return Error{ErrorCode::invalid, "what is dropped are whole blocks of the sequence",
                  "token_offset"};
   }
-  const bool is_waiting =
-      std::any_of(client.fence.begin(), client.fence.end(), [&](const FenceEntry& entry) {
-        return entry.kind == FenceEntry::Kind::publish && entry.sequence == index &&
-               entry.sequence_serial == sequence.serial;
-      });
-  work_ += static_cast<std::uint32_t>(client.fence.size() / 64);
-  if (is_waiting) {
-    return Error{ErrorCode::busy, "what was published waits for its step", "sequence"};
-  }
   const std::uint32_t first = item.token_offset / block_tokens_;
   const auto last = static_cast<std::uint32_t>(end / block_tokens_);
-  // Computed before: what was told to be, and of that no block behind one that is gone.
-  std::uint32_t cacheable = std::min(sequence.cacheable_tokens, sequence.publish_requested);
-  if (last > sequence.published_blocks) {
-    cacheable = std::min(cacheable, std::max(first, sequence.published_blocks) * block_tokens_);
+  // Once an item: what waits may be more than a step can look at, each time that the item goes on.
+  if (job.drop_next == kNoIndex) {
+    const bool is_waiting =
+        std::any_of(client.fence.begin(), client.fence.end(), [&](const FenceEntry& entry) {
+          return entry.kind == FenceEntry::Kind::publish && entry.sequence == index &&
+                 entry.sequence_serial == sequence.serial;
+        });
+    work_ += static_cast<std::uint32_t>(client.fence.size() / kScannedPerWork);
+    if (is_waiting) {
+      return Error{ErrorCode::busy, "what was published waits for its step", "sequence"};
+    }
+    // Computed before: what was told to be, and of that no block behind one that is gone.
+    std::uint32_t cacheable = std::min(sequence.cacheable_tokens, sequence.publish_requested);
+    if (last > sequence.published_blocks) {
+      cacheable = std::min(cacheable, std::max(first, sequence.published_blocks) * block_tokens_);
+    }
+    sequence.cacheable_tokens = cacheable;
+    job.drop_next = first;
   }
-  sequence.cacheable_tokens = cacheable;
   const std::uint64_t step = std::max(job.step_seq, sequence.held_until);
-  for (std::uint32_t block = first; block < last; ++block) {
-    if (entry(sequence, GroupId(0), block).is_none()) continue;
+  std::uint32_t passed = 0;  // that were dropped before
+  for (; job.drop_next < last; ++job.drop_next) {
+    const std::uint32_t block = job.drop_next;
+    if (entry(sequence, GroupId(0), block).is_none()) {
+      ++passed;
+      continue;
+    }
     if (!budget_left()) return std::nullopt;
     for (std::uint32_t g = 0; g < group_count_; ++g) {
       SlotId& slot = entry(sequence, GroupId(g), block);
@@ -72,6 +86,8 @@ std::optional<Result<void>> Engine::State::drop(ClientState& client, const StepJ
     ++counters_.dropped_blocks;
     ++work_;
   }
+  job.drop_next = kNoIndex;
+  work_ += passed / kScannedPerWork;
   return Result<void>();
 }
 

@@ -11,6 +11,9 @@ Result<void> check_step(const Step& step, const ClientState& client) {
   if (step.step_seq <= client.step_seq) {
     return Error{ErrorCode::invalid, "step_seq must rise with every step", "step_seq"};
   }
+  if (step.step_seq == ~std::uint64_t{0}) {
+    return Error{ErrorCode::invalid, "no step can follow this one", "step_seq"};
+  }
   if (step.completed_step > step.step_seq) {
     return Error{ErrorCode::invalid, "a step cannot be completed before it is sent",
                  "completed_step"};
@@ -90,6 +93,7 @@ bool Engine::State::run_step(StepJob& job) {
   if (client == nullptr) return true;
   if (!run_fence(*client, job)) return false;
   for (; job.next_item < job.items.size(); ++job.next_item) {
+    if (!budget_left()) return false;
     const auto result = apply_item(*client, job, job.items[job.next_item]);
     if (!result.has_value()) return false;
     if (!result->has_value()) {
@@ -247,6 +251,10 @@ std::optional<Result<void>> Engine::State::truncate(ClientState& client, const S
                                                     SequenceState& sequence, std::uint32_t value) {
   if (value < sequence.publish_requested || value > sequence.tokens.size()) {
     return Error{ErrorCode::invalid, "only unpublished tokens can be taken back", "value"};
+  }
+  // What follows would go into a block that has no slot.
+  if (value % block_tokens_ != 0 && entry(sequence, GroupId(0), value / block_tokens_).is_none()) {
+    return Error{ErrorCode::invalid, "the last token kept is in a block that was dropped", "value"};
   }
   sequence.account.generated_tokens = value - std::min(value, sequence.base_tokens);
   sequence.tokens.resize(value);

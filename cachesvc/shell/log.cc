@@ -7,10 +7,14 @@
 #include <climits>
 #include <mutex>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "tiering/stores/file_descriptor.h"
 
 namespace kv::shell {
 namespace {
@@ -55,11 +59,21 @@ LogLevel parse_level(std::string_view text) {
   return static_cast<LogLevel>(found - kNames.begin());
 }
 
-// Writes a line where it can be written at once. Making the descriptor non-blocking would do the
-// same to every other program that has it.
+// A pipe or a terminal opened anew, not to block: making the given descriptor so would do the same
+// to every other program that has it. Ready for a write means room for some of it only.
+FileDescriptor open_anew(int descriptor) {
+  struct stat status{};
+  if (fstat(descriptor, &status) != 0) return FileDescriptor();
+  if (!S_ISFIFO(status.st_mode) && isatty(descriptor) == 0) return FileDescriptor();
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  return FileDescriptor(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
+// Writes a line where it can be written at once.
 class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {}
+  explicit DescriptorSink(int descriptor)
+      : own_(open_anew(descriptor)), descriptor_(own_.is_open() ? own_.get() : descriptor) {}
   [[nodiscard]] std::uint64_t dropped_lines() const { return dropped_lines_; }
 
  protected:
@@ -92,6 +106,7 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
     return count > 0;
   }
 
+  FileDescriptor own_;  // unless it could not be opened anew
   int descriptor_;
   std::atomic<std::uint64_t> dropped_lines_ = 0;
   std::uint64_t told_lines_ = 0;  // of the dropped ones

@@ -13,6 +13,7 @@
 #include "cachesvc/shell/config_show.h"
 #include "cachesvc/shell/process_limits.h"
 #include "cachesvc/shell/service.h"
+#include "tiering/stores/open_attempt.h"
 
 namespace kv::shell {
 namespace {
@@ -67,7 +68,10 @@ int serve(const ConfigSources& sources) {
   }
   const Service::Ended how = service.run();
   // Destroying it would wait for the worker that hangs.
-  if (how == Service::Ended::hung) std::_Exit(kExitFailed);
+  if (how == Service::Ended::hung) {
+    OpenAttempt::forget(loaded.config.dir + "/disk");
+    std::_Exit(kExitFailed);
+  }
   return how == Service::Ended::clean ? kExitOk : kExitFailed;
 }
 

@@ -18,6 +18,7 @@
 #include "cachesvc/shell/kernel_sources.h"
 #include "cachesvc/shell/receive_guard.h"
 #include "tiering/stores/disk_store.h"
+#include "tiering/stores/open_attempt.h"
 
 namespace kv::shell {
 namespace {
@@ -374,7 +375,10 @@ void Service::State::report_opened_disk(const DiskStore& store) {
 }
 
 void Service::State::asked_to_end() {
-  if (is_ending) std::_Exit(EXIT_FAILURE);
+  if (is_ending) {
+    OpenAttempt::forget(options.config.dir + "/disk");
+    std::_Exit(EXIT_FAILURE);
+  }
   begin_end();
 }
 

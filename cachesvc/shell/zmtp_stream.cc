@@ -33,9 +33,8 @@ bool ZmtpStream::take(std::span<const std::byte> bytes) {
     }
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left_, bytes.size()));
     if ((flags_ & kCommand) != 0) {
-      const std::size_t room = kReadyBytesMax + 1 - command_.size();
-      const auto kept = bytes.first(std::min(count, room));
-      command_.insert(command_.end(), kept.begin(), kept.end());
+      command_.insert(command_.end(), bytes.begin(),
+                      bytes.begin() + static_cast<std::ptrdiff_t>(count));
     }
     left_ -= count;
     bytes = bytes.subspan(count);
@@ -68,7 +67,10 @@ bool ZmtpStream::take_one(std::byte byte) {
 
 bool ZmtpStream::begin_body() {
   part_ = Part::body;
-  if ((flags_ & kCommand) == 0) {
+  // libzmq takes some commands for frames of a message; no protocol has more of a command.
+  if ((flags_ & kCommand) != 0) {
+    if ((flags_ & kMore) != 0 || left_ > kCommandBytesMax) return false;
+  } else {
     ++frames_;
     // One frame's own length is libzmq's to judge; the sum cannot overflow before it is too long.
     message_bytes_ += std::min(left_, kMessageBytesMax + 1);
@@ -90,12 +92,11 @@ bool ZmtpStream::end_body() {
   return true;
 }
 
-// READY with an Identity that is not empty, or one too long to tell. Properties: the length of the
+// READY with an Identity that is not empty. Properties: the length of the
 // name in a byte, the name, the length of the value in four, the value.
 bool ZmtpStream::names_itself() const {
   std::string_view rest(reinterpret_cast<const char*>(command_.data()), command_.size());
   if (!rest.starts_with(kReady)) return false;
-  if (rest.size() > kReadyBytesMax) return true;
   rest.remove_prefix(kReady.size());
   while (!rest.empty()) {
     const auto name_bytes = static_cast<unsigned char>(rest.front());

@@ -15,7 +15,7 @@ class ZmtpStream {
  public:
   static constexpr std::uint32_t kFramesMax = 16;               // of a message
   static constexpr std::uint64_t kMessageBytesMax = 2U << 20U;  // of its frames together
-  static constexpr std::uint64_t kReadyBytesMax = 1'024;
+  static constexpr std::uint64_t kCommandBytesMax = 1'024;
 
   // False: the peer is to be cut off. Peers of ZMTP 1 and 2 are left to libzmq, which refuses them.
   [[nodiscard]] bool take(std::span<const std::byte> bytes);

@@ -8,7 +8,15 @@
 
 namespace kv {
 
-OpenAttempt::OpenAttempt(const std::string& directory) : path_(directory + "/opening") {
+namespace {
+
+std::string path_in(const std::string& directory) { return directory + "/opening"; }
+
+}  // namespace
+
+void OpenAttempt::forget(const std::string& directory) { ::unlink(path_in(directory).c_str()); }
+
+OpenAttempt::OpenAttempt(const std::string& directory) : path_(path_in(directory)) {
   const FileDescriptor file = open_plain_file(path_, O_RDWR | O_CREAT, S_IRUSR | S_IWUSR);
   struct stat status{};
   if (!file.is_open() || ::fstat(file.get(), &status) != 0) return;

@@ -14,6 +14,8 @@ class OpenAttempt {
  public:
   // One that cannot be remembered is no reason to be without a disk: it then protects nothing.
   explicit OpenAttempt(const std::string& directory);
+  // For who ends the process on purpose while a store may be being opened: that damages nothing.
+  static void forget(const std::string& directory);
   OpenAttempt(const OpenAttempt&) = delete;
   OpenAttempt& operator=(const OpenAttempt&) = delete;
   OpenAttempt(OpenAttempt&&) = delete;

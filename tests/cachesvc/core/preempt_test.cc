@@ -197,5 +197,39 @@ TEST_F(Drop, IsInheritedByAChild) {
   EXPECT_EQ(driver_.status().tree_blocks, 0U);
 }
 
+TEST_F(Drop, LeavesNoBlockToAppendInto) {
+  driver_.admit(client_, kFirst, numbered_tokens(1, 8), 16);
+  ASSERT_EQ(code_of(StepScript().drop(kFirst, 0, 4)), ErrorCode::ok);
+  EXPECT_EQ(code_of(StepScript().truncate(kFirst, 3)), ErrorCode::invalid);
+  EXPECT_EQ(driver_.live(client_, kFirst).tokens.size(), 8U);
+  EXPECT_EQ(code_of(StepScript().truncate(kFirst, 4)), ErrorCode::ok);  // at its end
+  EXPECT_EQ(code_of(StepScript().append(kFirst, numbered_tokens(50, 2))), ErrorCode::ok);
+}
+
+// More blocks than a step can look at wait for the step before: the drop goes on, and ends.
+TEST(LongDrop, OfMoreBlocksThanAStepCanLookAtEnds) {
+  constexpr std::uint32_t kTokens = 140'000;
+  EngineDriver driver(options_with_slots(kTokens, 0, 0, 1));
+  driver.check_every(100'000);
+  const ClientId client = driver.attach_with_pool(1);
+  driver.admit(client, kFirst, numbered_tokens(1, kTokens));
+  const StepItem all = {
+      .sequence = kFirst, .op = StepOp::drop, .token_offset = 0, .token_count = kTokens};
+  const std::uint64_t before = driver.continue_count();
+  const Reply reply = driver.call(
+      client,
+      Step{.header = {}, .step_seq = 1, .completed_step = 0, .items = {&all, 1}, .tokens = {}});
+  EXPECT_TRUE(body_of(reply).failures.empty());
+  EXPECT_EQ(driver.status().counters.dropped_blocks, kTokens);
+  // A step's share each, and a few to begin and end.
+  EXPECT_LE(driver.continue_count() - before, kTokens / (kStepBlocksMax / 4));
+  // And what is dropped already costs no more than looking at it, once for each of many items.
+  const std::vector<StepItem> again(100, all);
+  (void)driver.call(
+      client, Step{.header = {}, .step_seq = 2, .completed_step = 2, .items = again, .tokens = {}});
+  EXPECT_EQ(driver.status().counters.dropped_blocks, kTokens);
+  EXPECT_EQ(driver.tier(Tier::device).held, 0U);
+}
+
 }  // namespace
 }  // namespace kv::core

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string>
 
 #include <fcntl.h>
@@ -51,6 +52,23 @@ TEST_F(LogTest, APipeThatNobodyReadsDelaysNobodyAndTheNextLineSaysWhatIsMissing)
       << later;
   EXPECT_TRUE(later.ends_with("event=last\n")) << "told once";
   EXPECT_EQ(log.dropped_lines(), kLines - lines);
+}
+
+// A terminal says that it can be written to as long as it has any room.
+TEST_F(LogTest, ATerminalThatNobodyReadsDelaysNobody) {
+  const FileDescriptor master(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(master.is_open());
+  ASSERT_EQ(grantpt(master.get()), 0);
+  ASSERT_EQ(unlockpt(master.get()), 0);
+  std::array<char, 100> name{};
+  ASSERT_EQ(ptsname_r(master.get(), name.data(), name.size()), 0);
+  const FileDescriptor terminal(open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(terminal.is_open());
+  const Logger log("info", terminal.get());
+  constexpr std::uint64_t kLines = 5'000;
+  for (std::uint64_t i = 0; i < kLines; ++i) log.write(LogLevel::info, "event", {{"number", i}});
+  EXPECT_GT(log.dropped_lines(), kLines / 2);
+  EXPECT_LT(log.dropped_lines(), kLines);
 }
 
 TEST_F(LogTest, ALineIsCutWhereAPipeMayTakeOnlyAPartOfIt) {

@@ -84,6 +84,14 @@ TEST(ZmtpStream, AMessageHasAtMostTwoMebibytesInAllItsFrames) {
   EXPECT_FALSE(is_kept(greeting() + half + Bytes("\x02") + Bytes(8, '\xFF')));
 }
 
+// libzmq hands SUBSCRIBE to the application, as a frame of a message that goes on.
+TEST(ZmtpStream, ACommandIsShortAndHasNoMore) {
+  EXPECT_TRUE(is_kept(greeting() + frame(4, "\x09SUBSCRIBE")));
+  EXPECT_FALSE(is_kept(greeting() + frame(5, "\x09SUBSCRIBE")));
+  EXPECT_TRUE(is_kept(greeting() + frame(4, Bytes(1'024, 'x'))));
+  EXPECT_FALSE(is_kept(greeting() + frame(4, Bytes(1'025, 'x'))));
+}
+
 TEST(ZmtpStream, APeerThatNamesItselfIsCutOff) {
   for (const char* name : {"Identity", "identity", "IDENTITY"}) {
     EXPECT_FALSE(

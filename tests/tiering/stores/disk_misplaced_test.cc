@@ -20,6 +20,7 @@
 #include "tests/tiering/stores/store_support.h"
 #include "tiering/stores/disk_store.h"
 #include "tiering/stores/file_descriptor.h"
+#include "tiering/stores/open_attempt.h"
 
 namespace kv {
 namespace {
@@ -160,6 +161,12 @@ TEST_F(DiskMisplaced, AKillInTheMiddleOfAnOpeningCostsNothingAndTwoInARowTheInde
     EXPECT_EQ(life.right, kBlocks);
     EXPECT_EQ(life.set_aside, 0U);
   }
+  // Nor two ends on purpose, after which the service says so.
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(open_in_a_process(store_, true).signal, SIGKILL);
+    OpenAttempt::forget(store_);
+  }
+  EXPECT_EQ(open_in_a_process(store_).right, kBlocks);
   ASSERT_EQ(open_in_a_process(store_, true).signal, SIGKILL);
   ASSERT_EQ(open_in_a_process(store_, true).signal, SIGKILL);
   const Life life = open_in_a_process(store_);
