@@ -126,6 +126,7 @@ void RandomRun::plan_branch(const Client::Sequence& sequence, std::vector<Client
       return;
     default:
       if (sequence_count() >= sequences_max_ + 2) return;
+      next_sequence_ = std::max<std::uint64_t>(next_sequence_, 2);  // any client may have opened 1
       items.push_back({sequence.id,
                        core::StepOp::fork,
                        {},
